@@ -57,7 +57,7 @@ def control_of(name: str) -> str:
 
 def run(scene: Scene, most_states: int | None = None, patches: Iterable[Patch] = ()) -> Report:
     """Searches the protocol as it is, or without one of its protections."""
-    names = Names()
+    names: Names = {}
     with patched(patches), naming(names):
         return _prepared(scene, names, most_states).run(scene.name)
 

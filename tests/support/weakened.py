@@ -32,14 +32,15 @@ def patched(patches: Iterable[Patch]) -> Iterator[None]:
         yield
 
 
-def edited(function: Callable[..., Any], old: str, new: str) -> Patch:
-    """The function with one change of its source, wherever its name was imported to."""
+def edited(place: ModuleType | type, name: str, old: str, new: str) -> Patch:
+    """This function with a change of its source, wherever its name was imported to."""
+    function = vars(place)[name]
     source = dedent(getsource(function))
-    assert old in source, f"{function.__name__} has no {old!r}"
+    assert old in source, f"{name} has no {old!r}"
     made: dict[str, Any] = {}
     future = "from __future__ import annotations\n"
     exec(future + source.replace(old, new), {**function.__globals__}, made)  # noqa: S102 - our own
-    return function, "__code__", made[function.__name__].__code__
+    return function, "__code__", made[name].__code__
 
 
 def weak(module: ModuleType, name: str, text: str, *, instead: str = "") -> Patch:

@@ -213,7 +213,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "a cancel does not ask for a grant in between": _mutant(
         Invariant.ENDED,
-        edited(release._stop_waiting, "_release_permit(context, request, check)[0]", "None"),  # noqa: SLF001 - of the mutant
+        edited(release, "_stop_waiting", "_release_permit(context, request, check)[0]", "None"),
         clients=(_ANNA, ben(gives_up=True)),
     ),
     "an acquire ignores the clients that wait": _mutant(

@@ -93,7 +93,8 @@ def join_seeing_nothing_after(
 
 
 JOIN_CONFIRMED_BY_A_READ: Final[Patch] = edited(
-    queue._join_again,  # noqa: SLF001 - same
+    queue,
+    "_join_again",
     "confirmed = context.table.update(confirm_join(request, now_ms=now_ms))",
     """confirming = confirm_join(request, now_ms=now_ms)
     item = context.table.read(confirming.key)
@@ -102,7 +103,8 @@ JOIN_CONFIRMED_BY_A_READ: Final[Patch] = edited(
 )
 """By a write if the read shows a closed queue: so the design asked for at first."""
 JOIN_IN_TWO_WRITES: Final[Patch] = edited(
-    queue._Entry.enter,  # noqa: SLF001 - same
+    queue._Entry,  # noqa: SLF001 - same
+    "enter",
     "return self.context.table.transact(transaction)",
     """from fairlock.protocol.model import ReleaseRequest
     from fairlock.store import release
