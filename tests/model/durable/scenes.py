@@ -16,6 +16,7 @@ from aws_durable_execution_sdk_python.exceptions import SuspendExecution
 from fairlock.durable import durable_lock, holding
 from fairlock.store import release
 from tests.model.scene import Fault, Faults, Mutant, Scene
+from tests.support.weakened import edited
 
 # A durable context over recorded operations: one move performs one operation, or suspends.
 #
@@ -60,14 +61,12 @@ class RecordedContext:
         log: what is recorded.
         left: how many operations may still be performed.
         dies: whether the function is killed before what it performs is recorded.
-        again: how many callbacks were made again; only a mutant does.
     """
 
     arn: str
     log: dict[str, Recorded]
     left: int = 1
     dies: bool = False
-    again: int = 0
     performed: list[str] = field(default_factory=list)
     state: Any = field(default_factory=NoOperations)
     _step_id_prefix: None = None
@@ -147,14 +146,12 @@ class Execution(NamedTuple):
         log: its recorded operations.
         is_late: whether its longest wait is over.
         entered: how many owner ids it has made.
-        again: how many callbacks it has made again.
     """
 
     status: str = "running"
     log: Log = ()
     is_late: bool = False
     entered: int = 0
-    again: int = 0
 
 
 class State(NamedTuple):
@@ -255,27 +252,12 @@ _ALONE: Final = DurableScene("alone", _ONE, (Fault.KILL,))
 _BEHIND: Final = DurableScene("behind", _ONE, (Fault.LOST_PUSH,), begin=_ANNA)
 
 
-def _enter_unrecorded(step: Any) -> Any:  # noqa: ANN401 - a method
-    def unrecorded(self: RecordedContext, func: Any, name: str, config: Any = None) -> Any:  # noqa: ANN401 - same
-        return func(None) if name.endswith("enter") else step(self, func, name, config)
-
-    return unrecorded
-
-
-def _callback_anew(create: Any) -> Any:  # noqa: ANN401 - a method
-    def again(self: RecordedContext, name: str, config: Any) -> Any:  # noqa: ANN401 - same
-        if self.left:
-            return create(self, name, config)
-        # A replay that has nothing else to do made another one.
-        self.log.setdefault(f"{name} again", Recorded("started"))
-        return create(self, f"{name} again", config)
-
-    return again
-
-
-def _never_leaves(_self: object, _purpose: str, *, entered: bool) -> None:
-    assert isinstance(entered, bool)
-
+_NOT_THERE: Final = "if name not in self.log:"
+_CALLBACK_AGAIN: Final = """if not self.left:
+        name = f"{name} again"
+        self.log.setdefault(name, Recorded("started"))
+    """
+"""A replay that has nothing else to do makes another one."""
 
 DURABLE_MUTANTS: Final[dict[str, Mutant]] = {
     "a durable execution releases when it is suspended": Mutant(
@@ -286,17 +268,22 @@ DURABLE_MUTANTS: Final[dict[str, Mutant]] = {
     "an owner id is made outside of a step": Mutant(
         Invariant.FREE,
         _ALONE,
-        (RecordedContext, "step", _enter_unrecorded(RecordedContext.step)),
+        edited(
+            durable_lock.Acquisition,
+            "enter",
+            'self.context.step(_enter, name=_operation(self.options.name, "enter"))',
+            "_enter(None)",
+        ),
     ),
     "a callback is made again on each replay": Mutant(
         Invariant.WAKE_UP,
         _BEHIND,
-        (RecordedContext, "create_callback", _callback_anew(RecordedContext.create_callback)),
+        edited(RecordedContext, "create_callback", _NOT_THERE, f"{_CALLBACK_AGAIN}{_NOT_THERE}"),
     ),
     "an execution that gives up does not leave": Mutant(
         Invariant.FREE,
         DurableScene("gives up", _ONE, begin=_ANNA, gives_up=True),
-        (durable_lock.Acquisition, "_leave", _never_leaves),
+        (durable_lock.Acquisition, "_leave", lambda *_args, **_kwargs: None),
     ),
     "a release does not count its repeats": Mutant(
         Invariant.FALSE_LOSS,

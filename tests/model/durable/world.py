@@ -235,7 +235,6 @@ class _Play:
             log=dict(execution.log),
             left=self.left,
             dies=self.dies,
-            again=execution.again,
         )
 
     def run(self) -> State:
@@ -261,7 +260,7 @@ class _Play:
         mine = self.service.executions[self.at]
         log = {**self.context.log, **{k: v for k, v in mine.log if self._is_newer(k, v)}}
         self.service.executions[self.at] = mine._replace(
-            status=status, log=tuple(log.items()), entered=made[0], again=self.context.again
+            status=status, log=tuple(log.items()), entered=made[0]
         )
         return self.service.state()._replace(fault=self.fault or self.state.fault)
 
