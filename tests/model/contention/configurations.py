@@ -40,88 +40,17 @@ PAUL: Final = Client(name="paul", waits=False, pushed=False, sets=(0, None))
 LOWERS: Final = replace(PAUL, sets=(1, None))
 _BEN_POLLS: Final = ben(pushed=False, polls=1)
 
-A_HEARTBEAT_IS_LATE: Final = Configuration(
-    "a late copy beside a client that renews",
-    (anna(pushed=False, waits=False, heartbeats=2), ben(pushed=False, waits=False, heartbeats=1)),
-    (Fault.COPY, Fault.EPOCH),
-)
-ONE_GIVES_UP_LATE: Final = Configuration(
-    "a late copy beside a waiter that gives up",
-    (_ANNA, ben(gives_up=True), _CARL),
-    (Fault.COPY,),
-)
 _ANNA_CALLS: Final = anna(pushed=False, waits=False, says_when=True)
 _BEN_CALLS: Final = ben(pushed=False, waits=False, says_when=True)
 _CARL_CALLS: Final = carl(pushed=False, polls=2, gives_up=True, says_when=True)
-A_CALL_IS_LATE: Final = Configuration(
-    "a late call of a direct caller",
-    (_ANNA_CALLS, _BEN_CALLS, replace(_ANNA_CALLS, name="late", late_call_of="anna")),
-    (Fault.LATE_CALL, Fault.LOST_REPLY),
-)
-A_WAITER_CALLS_LATE: Final = Configuration(
-    "a late call of a direct caller that waits",
-    (_BEN, _CARL_CALLS, replace(_CARL_CALLS, name="late", late_call_of="carl")),
-    (Fault.LATE_CALL,),
-)
 
 READERS_AND_A_WRITER: Final = (anna(limit=2, shared=True), ben(limit=1), carl(limit=2, shared=True))
 _NEWEST_ONLY: Final = frozenset(Invariant) - {Invariant.ORDER, Invariant.HEALS}
 """Versions are served in their own order, which the recovery does not know."""
+_newest_only = partial(Configuration, invariants=_NEWEST_ONLY)
 _V1: Final = anna(version=1)
 _V2: Final = ben(version=2)
 _V3: Final = carl(version=3)
-VERSIONS: Final = Configuration(
-    "only the newest of those that wait",
-    (_V1, replace(_V2, polls=1), _V3, dora(version=2, waits=False)),
-    invariants=_NEWEST_ONLY,
-)
-A_NEWEST_DIES: Final = Configuration(
-    "only the newest, and a workflow dies",
-    (_V1, replace(_V2, polls=1), _V3),
-    (Fault.CRASH,),
-    invariants=_NEWEST_ONLY,
-)
-A_POLLING_NEWEST_DIES: Final = Configuration(
-    "only the newest, a client that polls dies, and leases end",
-    (
-        replace(_V1, waits=False, pushed=False),
-        replace(_V2, polls=1),
-        replace(_V3, pushed=False, polls=1),
-    ),
-    (Fault.CRASH, Fault.EPOCH),
-    invariants=_NEWEST_ONLY - {Invariant.END},
-)
-"""A client that finds its grant renews it, and so ends the longer lease of a waiter that polls."""
-A_NEWEST_IS_LATE: Final = Configuration(
-    "only the newest, and a late copy",
-    (_V1, replace(_V2, gives_up=True), _V3),
-    (Fault.COPY,),
-    invariants=_NEWEST_ONLY,
-)
-TWO_NEWEST: Final = Configuration(
-    "only the newest of two permits, and a reply is lost",
-    tuple(replace(client, limit=2) for client in (_V1, _V2, _V3)),
-    (Fault.LOST_REPLY,),
-    invariants=_NEWEST_ONLY - {Invariant.NEWEST},
-)
-"""Two may hold: one that has not found its grant yet may come in before a lower one."""
-RAISED_OVER_ONE_WHO_GIVES_UP: Final = Configuration(
-    "a ceiling is raised over a waiter that gives up before another one",
-    (
-        anna(limit=2, pushed=False, waits=False),
-        ben(limit=1, gives_up=True),
-        carl(limit=2),
-        replace(PAUL, sets=(1, 2)),
-    ),
-    begin=("anna", "paul", "ben", "carl"),
-)
-"""Ben has no room beside Anna, also after the change; Carl behind him has."""
-RESUME_AND_A_NEWEST_DIES: Final = Configuration(
-    "a lock is paused and resumed beside versions, and a workflow dies",
-    (_V1, replace(_V2, polls=1), PAUL),
-    (Fault.CRASH,),
-    invariants=_NEWEST_ONLY,
-)
 
 CONFIGURATIONS: Final = (
     Configuration("four after one another", workflows(4)),
@@ -249,16 +178,35 @@ CONFIGURATIONS: Final = (
         ),
     ),
     Configuration("a ticket is forged", (_ANNA, _BEN, carl(pushed=False, forges=True, polls=1))),
-    A_HEARTBEAT_IS_LATE,
+    Configuration(
+        "a late copy beside a client that renews",
+        (
+            anna(pushed=False, waits=False, heartbeats=2),
+            ben(pushed=False, waits=False, heartbeats=1),
+        ),
+        (Fault.COPY, Fault.EPOCH),
+    ),
     Configuration("a late copy beside workflows", workflows(3), (Fault.COPY,)),
-    ONE_GIVES_UP_LATE,
+    Configuration(
+        "a late copy beside a waiter that gives up",
+        (_ANNA, ben(gives_up=True), _CARL),
+        (Fault.COPY,),
+    ),
     Configuration(
         "a late copy, a workflow dies, and leases end",
         workflows(2),
         (Fault.COPY, Fault.CRASH, Fault.EPOCH),
     ),
-    A_CALL_IS_LATE,
-    A_WAITER_CALLS_LATE,
+    Configuration(
+        "a late call of a direct caller",
+        (_ANNA_CALLS, _BEN_CALLS, replace(_ANNA_CALLS, name="late", late_call_of="anna")),
+        (Fault.LATE_CALL, Fault.LOST_REPLY),
+    ),
+    Configuration(
+        "a late call of a direct caller that waits",
+        (_BEN, _CARL_CALLS, replace(_CARL_CALLS, name="late", late_call_of="carl")),
+        (Fault.LATE_CALL,),
+    ),
     Configuration(
         "a late call and a late copy beside two permits",
         (
@@ -272,21 +220,46 @@ CONFIGURATIONS: Final = (
     Configuration(
         "a late copy, and a holder is released by force", (_ANNA, _BEN, OLGA), (Fault.COPY,)
     ),
-    VERSIONS,
-    A_NEWEST_DIES,
-    A_POLLING_NEWEST_DIES,
-    A_NEWEST_IS_LATE,
-    TWO_NEWEST,
+    _newest_only(
+        "only the newest of those that wait",
+        (_V1, replace(_V2, polls=1), _V3, dora(version=2, waits=False)),
+    ),
+    _newest_only(
+        "only the newest, and a workflow dies",
+        (_V1, replace(_V2, polls=1), _V3),
+        (Fault.CRASH,),
+    ),
+    # A client that finds its grant renews it, and so ends the longer lease of a waiter that polls.
     Configuration(
+        "only the newest, a client that polls dies, and leases end",
+        (
+            replace(_V1, waits=False, pushed=False),
+            replace(_V2, polls=1),
+            replace(_V3, pushed=False, polls=1),
+        ),
+        (Fault.CRASH, Fault.EPOCH),
+        invariants=_NEWEST_ONLY - {Invariant.END},
+    ),
+    _newest_only(
+        "only the newest, and a late copy",
+        (_V1, replace(_V2, gives_up=True), _V3),
+        (Fault.COPY,),
+    ),
+    # Two may hold: one that has not found its grant yet may come in before a lower one.
+    Configuration(
+        "only the newest of two permits, and a reply is lost",
+        tuple(replace(client, limit=2) for client in (_V1, _V2, _V3)),
+        (Fault.LOST_REPLY,),
+        invariants=_NEWEST_ONLY - {Invariant.NEWEST},
+    ),
+    _newest_only(
         "only the newest, and a reply and a push are lost",
         (_V1, replace(_V2, polls=1), replace(_V3, polls=1)),
         (Fault.LOST_REPLY, Fault.LOST_PUSH),
-        invariants=_NEWEST_ONLY,
     ),
-    Configuration(
+    _newest_only(
         "only the newest beside clients that take turns",
         (_ANNA, replace(_V2, name="ben"), _CARL, replace(_V3, name="dora")),
-        invariants=_NEWEST_ONLY,
     ),
     Configuration(
         "a lock is paused and resumed",
@@ -299,7 +272,17 @@ CONFIGURATIONS: Final = (
         "a ceiling is raised beside waiters with other limits",
         (ben(limit=1, gives_up=True), carl(limit=2), replace(PAUL, sets=(1, 2))),
     ),
-    RAISED_OVER_ONE_WHO_GIVES_UP,
+    # Ben has no room beside Anna, also after the change; Carl behind him has.
+    Configuration(
+        "a ceiling is raised over a waiter that gives up before another one",
+        (
+            anna(limit=2, pushed=False, waits=False),
+            ben(limit=1, gives_up=True),
+            carl(limit=2),
+            replace(PAUL, sets=(1, 2)),
+        ),
+        begin=("anna", "paul", "ben", "carl"),
+    ),
     Configuration(
         "a ceiling is lowered and lifted beside readers and a writer",
         (*READERS_AND_A_WRITER, LOWERS),
@@ -309,23 +292,24 @@ CONFIGURATIONS: Final = (
         (anna(limit=3, pushed=False, waits=False), ben(limit=2), replace(PAUL, sets=(1, 3))),
         (Fault.EPOCH,),
     ),
-    Configuration(
+    _newest_only(
         "a lock is paused and resumed beside versions",
         (_V1, replace(_V2, polls=1), _V3, PAUL),
-        invariants=_NEWEST_ONLY,
     ),
-    RESUME_AND_A_NEWEST_DIES,
-    Configuration(
+    _newest_only(
+        "a lock is paused and resumed beside versions, and a workflow dies",
+        (_V1, replace(_V2, polls=1), PAUL),
+        (Fault.CRASH,),
+    ),
+    _newest_only(
         "readers and versions in one queue",
         (anna(limit=2, shared=True), _V2, carl(limit=2, shared=True), replace(_V3, name="dora")),
-        invariants=_NEWEST_ONLY,
         begin=("anna",),
     ),
-    Configuration(
+    _newest_only(
         "a version among readers, and a workflow dies",
         (_V1, ben(limit=2, shared=True), _V3),
         (Fault.CRASH,),
-        invariants=_NEWEST_ONLY,
     ),
     Configuration(
         "a lock is paused, a reply is lost, and a write is repeated",

@@ -6,47 +6,66 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from fairlock.aws.lock_table import ConditionFailed
 from fairlock.protocol.admission import NOBODY_CAME_IN, Unlearned
 from fairlock.protocol.grants import acquire_permit_as_seen
-from fairlock.protocol.items import read_state
 from fairlock.protocol.leaving import Step, next_step
-from fairlock.protocol.model import AcquireRequest, LockState, SeenLock
-from fairlock.protocol.outcomes import Queued, Situation, Verdict, judge
-from fairlock.protocol.table_requests import Delete, Put, Update
-from fairlock.protocol.waiters import confirm_join
-from fairlock.store import hand_off as hand_off_module
-from fairlock.store import queue
-from fairlock.store.context import LockContext
+from fairlock.protocol.model import AcquireRequest, LockState
+from fairlock.protocol.outcomes import Situation, Verdict, judge
+from fairlock.protocol.table_requests import Update
+from fairlock.store import hand_off, queue
 from tests.support.weakened import Patch, edited, weaker
 
-_SEND: Final = hand_off_module._send  # noqa: SLF001 - mutants differ in this step
-_JOIN: Final = queue.join
+PUSH_BEFORE_THE_STATE: Final = edited(
+    hand_off,
+    "_send",
+    "    try:\n        if",
+    """
+    told = step.hand_off
+    if told is not None and told.waiter.request.task_token is not None:
+        context.workflows.wake_waiter(told.waiter.request.task_token, told.grant)
+    try:
+        if""",
+)
+HAND_OFF_IN_TWO_WRITES: Final = edited(
+    hand_off,
+    "_send",
+    "outcome = context.table.transact(step.write)",
+    """outcome = context.table.update(step.write.state)
+            if isinstance(outcome, Written):
+                context.table.delete(step.write.other)""",
+)
+JOIN_IN_TWO_WRITES: Final[Patch] = edited(
+    queue._Entry,  # noqa: SLF001 - the mutant differs in this step
+    "enter",
+    "return self.context.table.transact(transaction)",
+    """from fairlock.protocol.model import ReleaseRequest
+    from fairlock.store import release
+    table = self.context.table
+    table.put(transaction.other)
+    outcome = table.update(transaction.state)
+    if isinstance(outcome, ConditionFailed):
+        request = ReleaseRequest(lock_name="lock", owner_id=self.request.owner_id)
+        table.delete(release.leave_queue(request, entered_at_ms=entered_at_ms))
+    return outcome""",
+)
+"""The waiter's, then the flag's. If the flag's condition does not hold, the waiter is taken back
+before the lock is claimed again, which is more than the first sketch of this asked for."""
+JOIN_CONFIRMED_BY_A_READ: Final[Patch] = edited(
+    queue,
+    "_join_again",
+    "confirmed = context.table.update(confirm_join(request, now_ms=now_ms))",
+    """confirming = confirm_join(request, now_ms=now_ms)
+    item = context.table.read(confirming.key)
+    is_marked = read_state(item).contended
+    confirmed = Written(item) if is_marked else context.table.update(confirming)""",
+)
+"""By a write if the read shows a closed queue: so the design asked for at first."""
 
 
 def hand_over_leaving_marks(*args: Any, **kwargs: Any) -> bool:  # noqa: ANN401 - as the real one
     """Hands over, and does not put back what a grant has set of which no owner learned."""
     with patch.object(Unlearned, "of", lambda *_: None):
-        return hand_off_module.hand_over(*args, **kwargs)
-
-
-def send_pushing_first(context: LockContext, step: Step, state: LockState) -> Any:  # noqa: ANN401 - what the real one answers
-    """Tells the waiter before the state is written."""
-    if step.hand_off is not None and step.hand_off.waiter.request.task_token is not None:
-        context.workflows.wake_waiter(step.hand_off.waiter.request.task_token, step.hand_off.grant)
-    return _SEND(context, step, state)
-
-
-def send_in_two_writes(context: LockContext, step: Step, state: LockState) -> Any:  # noqa: ANN401 - same
-    """Hands over, and then deletes the waiter."""
-    if isinstance(step.write, Update) or isinstance(step.write.other, Put):
-        return _SEND(context, step, state)
-    outcome = context.table.update(step.write.state)
-    if isinstance(outcome, ConditionFailed):
-        return hand_off_module._Moved(read_state(outcome.item))  # noqa: SLF001 - same
-    assert isinstance(step.write.other, Delete)
-    context.table.delete(step.write.other)
-    return outcome
+        return hand_off.hand_over(*args, **kwargs)
 
 
 def next_step_by_the_waiters_limit(
@@ -70,54 +89,6 @@ def acquire_permit_raising_at_any_time(
         return update
     weak: Update = weaker(update, NOBODY_CAME_IN, instead="#held < :limit")
     return weak
-
-
-def confirm_nothing(request: AcquireRequest, *, now_ms: int) -> Update:
-    """Makes a write that leaves the lock as it is, and shows it."""
-    update = confirm_join(request, now_ms=now_ms)
-    names = {"#wait_seq": update.names["#wait_seq"], "#mine": update.names["#mine"]}
-    return replace(update, change="SET #wait_seq = #wait_seq", names=names, values={})
-
-
-def join_seeing_nothing_after(
-    context: LockContext,
-    request: AcquireRequest,
-    state: LockState,
-    **more: Any,  # noqa: ANN401 - as the real one
-) -> Any:  # noqa: ANN401 - what the real one answers
-    """Joins, and goes on from the state that was seen before."""
-    joined = _JOIN(context, request, state, **more)
-    if not isinstance(joined, Queued):
-        return joined
-    return replace(joined, seen=replace(joined.seen or SeenLock(state=state), state=state))
-
-
-JOIN_CONFIRMED_BY_A_READ: Final[Patch] = edited(
-    queue,
-    "_join_again",
-    "confirmed = context.table.update(confirm_join(request, now_ms=now_ms))",
-    """confirming = confirm_join(request, now_ms=now_ms)
-    item = context.table.read(confirming.key)
-    is_marked = read_state(item).contended
-    confirmed = Written(item) if is_marked else context.table.update(confirming)""",
-)
-"""By a write if the read shows a closed queue: so the design asked for at first."""
-JOIN_IN_TWO_WRITES: Final[Patch] = edited(
-    queue._Entry,  # noqa: SLF001 - same
-    "enter",
-    "return self.context.table.transact(transaction)",
-    """from fairlock.protocol.model import ReleaseRequest
-    from fairlock.store import release
-    table = self.context.table
-    table.put(transaction.other)
-    outcome = table.update(transaction.state)
-    if isinstance(outcome, ConditionFailed):
-        request = ReleaseRequest(lock_name="lock", owner_id=self.request.owner_id)
-        table.delete(release.leave_queue(request, entered_at_ms=entered_at_ms))
-    return outcome""",
-)
-"""The waiter's, then the flag's. If the flag's condition does not hold, the waiter is taken back
-before the lock is claimed again, which is more than the first sketch of this asked for."""
 
 
 def judge_versions_first(state: LockState, request: AcquireRequest, *, date_ms: int) -> Verdict:

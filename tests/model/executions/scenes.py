@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from fairlock.protocol import schema
@@ -132,13 +133,11 @@ FORGED: Final = ReapPass(name="forged first pass", forged=True)
 FORGED_LATER: Final = ReapPass(name="forged pass of a later run", redrives=7, forged=True)
 FORGED_SECOND: Final = ReapPass(name="forged second pass", second=True, forged=True)
 
-_WITH_CALLS_UNDER_WAY: Final = frozenset(Invariant) - {Invariant.SKIPPED}
+_MAY_JOIN_LATE: Final = frozenset(Invariant) - {Invariant.SKIPPED}
 """An acquire that is under way may join the queue after the reaper has been there."""
-_AFTER_A_LOSS: Final = frozenset(Invariant) - {
-    Invariant.SKIPPED,
-    Invariant.FALSE_LOSS,
-    Invariant.HARMED,
-}
+_MAY_BE_LOST: Final = _MAY_JOIN_LATE - {Invariant.FALSE_LOSS, Invariant.HARMED}
+_with_calls_under_way = partial(ExecutionScene, invariants=_MAY_JOIN_LATE)
+_with_a_loss = partial(ExecutionScene, invariants=_MAY_BE_LOST)
 
 REDRIVEN_IN_THAT_MOMENT: Final = ExecutionScene(
     "an execution is redriven between the question whether it is over and its eviction",
@@ -148,11 +147,10 @@ REDRIVEN_IN_THAT_MOMENT: Final = ExecutionScene(
     begin=("ben", "anna"),
 )
 REAPING: Final = (
-    ExecutionScene(
+    _with_calls_under_way(
         "an acquire is under way when its execution is stopped",
         (ANNA, BEN, FIRST, SECOND),
         (Fault.STOP,),
-        _WITH_CALLS_UNDER_WAY,
     ),
     ExecutionScene(
         "one iteration of a Map holds and another waits, before another execution",
@@ -160,44 +158,38 @@ REAPING: Final = (
         (Fault.STOP_AT_REST,),
         begin=("anna", "zita", "ben"),
     ),
-    ExecutionScene(
+    _with_calls_under_way(
         "one iteration of a Map holds and another is on its way into the queue",
         (ANNA, ZITA, FIRST, SECOND),
         (Fault.STOP,),
-        _WITH_CALLS_UNDER_WAY,
         begin=("anna",),
     ),
-    ExecutionScene(
+    _with_calls_under_way(
         "functions are killed, the reaper among them",
         (ANNA, BEN, FIRST, SECOND),
         (Fault.STOP, Fault.KILL),
-        _WITH_CALLS_UNDER_WAY,
         begin=("anna", "ben"),
     ),
-    ExecutionScene(
+    _with_calls_under_way(
         "the event is delivered twice, at any time",
         (ANNA, FIRST, SECOND, _FIRST_AGAIN),
         (Fault.STOP,),
-        _WITH_CALLS_UNDER_WAY,
     ),
-    ExecutionScene(
+    _with_calls_under_way(
         "the second pass is delivered twice, with a waiter behind",
         (ANNA, BEN, FIRST, SECOND, _SECOND_AGAIN),
         (Fault.STOP,),
-        _WITH_CALLS_UNDER_WAY,
         begin=("anna", "ben"),
     ),
-    ExecutionScene(
+    _with_calls_under_way(
         "an execution is redriven while its acquire is still under way",
         (ANNA, FIRST, SECOND),
         (Fault.STOP, Fault.REDRIVE),
-        _WITH_CALLS_UNDER_WAY,
     ),
-    ExecutionScene(
+    _with_calls_under_way(
         "an execution is redriven that waits behind another",
         (ANNA, BEN, FIRST, SECOND),
         (Fault.STOP_AT_REST, Fault.REDRIVE),
-        _WITH_CALLS_UNDER_WAY,
         begin=("ben", "anna"),
     ),
     REDRIVEN_IN_THAT_MOMENT,
@@ -206,11 +198,10 @@ REAPING: Final = (
         (ANNA, BEN, FORGED, FORGED_LATER, FORGED_SECOND),
         begin=("anna", "ben"),
     ),
-    ExecutionScene(
+    _with_calls_under_way(
         "a second pass is forged, while an acquire is under way and its execution is stopped",
         (ANNA, BEN, LAST, FORGED_SECOND),
         (Fault.STOP,),
-        _WITH_CALLS_UNDER_WAY,
         begin=("ben",),
     ),
     ExecutionScene(
@@ -227,36 +218,31 @@ REAPING: Final = (
     ),
 )
 EVENTS_OF_A_RUN: Final = (
-    ExecutionScene(
+    _with_calls_under_way(
         "an event tells its run, while an acquire is under way",
         (ANNA, BEN, TOLD, TOLD_AGAIN),
         (Fault.STOP,),
-        _WITH_CALLS_UNDER_WAY,
     ),
-    ExecutionScene(
+    _with_calls_under_way(
         "an event tells its run, and its execution is redriven while its acquire is under way",
         (ANNA, TOLD, TOLD_AGAIN),
         (Fault.STOP, Fault.REDRIVE),
-        _WITH_CALLS_UNDER_WAY,
     ),
-    ExecutionScene(
+    _with_calls_under_way(
         "an event tells its run, and its execution is redriven that waits behind another",
         (ANNA, BEN, TOLD, TOLD_AGAIN),
         (Fault.STOP_AT_REST, Fault.REDRIVE),
-        _WITH_CALLS_UNDER_WAY,
         begin=("ben", "anna"),
     ),
-    ExecutionScene(
+    _with_calls_under_way(
         "events of two runs, each of which tells its own",
         (ANNA, TOLD, TOLD_AGAIN, TOLD_OF_LATER_RUN),
         (Fault.STOP_AT_REST, Fault.STOP_AT_REST, Fault.REDRIVE),
-        _WITH_CALLS_UNDER_WAY,
     ),
-    ExecutionScene(
+    _with_a_loss(
         "an event tells its run, and its execution is redriven with keep_alive",
         (RENEWING, Heartbeats(workflow=RENEWING, most=2), TOLD, TOLD_AGAIN),
         (Fault.STOP_AT_REST, Fault.REDRIVE),
-        _AFTER_A_LOSS,
         begin=("anna",),
     ),
 )
@@ -287,24 +273,21 @@ KEEP_ALIVE: Final = (
         (Fault.STOP, Fault.KILL),
         begin=("anna",),
     ),
-    ExecutionScene(
+    _with_a_loss(
         "the lock is released by force",
         (RENEWING, Heartbeats(workflow=RENEWING, most=2), ForcedRelease(workflow=RENEWING)),
-        invariants=_AFTER_A_LOSS,
         begin=("anna",),
     ),
-    ExecutionScene(
+    _with_a_loss(
         "an execution with keep_alive is stopped between heartbeats",
         (RENEWING, Heartbeats(workflow=RENEWING, most=1), FIRST, SECOND),
         (Fault.STOP,),
-        _AFTER_A_LOSS,
         begin=("anna",),
     ),
-    ExecutionScene(
+    _with_a_loss(
         "an execution with keep_alive is redriven, at any point of the two reap passes",
         (RENEWING, Heartbeats(workflow=RENEWING, most=2), FIRST, SECOND),
         (Fault.STOP_AT_REST, Fault.REDRIVE),
-        _AFTER_A_LOSS,
         begin=("anna",),
     ),
     ExecutionScene(
@@ -319,7 +302,7 @@ LATE_REDRIVE: Final = ExecutionScene(
     "a late copy, and an execution with keep_alive is redriven",
     (RENEWING, Heartbeats(workflow=RENEWING, most=1), FIRST, SECOND),
     (Fault.STOP_AT_REST, Fault.REDRIVE, Fault.COPY),
-    frozenset(Invariant) - {Invariant.SKIPPED, Invariant.FALSE_LOSS},
+    _MAY_JOIN_LATE - {Invariant.FALSE_LOSS},
     begin=("anna",),
 )
 LATE_COPIES: Final = (
