@@ -145,7 +145,7 @@ _NOT_MADE: Final = {PUSH, DESCRIBE, END_HEARTBEAT, READ}
 """Calls whose payload is made by none of the protocol's functions."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """A request to the world: what is asked, and the name of the function that asks it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import cache
 
 from fairlock.clock import is_over
 from fairlock.protocol.model import Holder, LockState
@@ -173,9 +174,8 @@ class Checker(search.Checker):
         self._limits = {client.owner_id: client.limit for client in world.clients}
         self._ages = {client.owner_id: i for i, client in reversed([*enumerate(world.clients)])}
         self._forgers = {client.owner_id for client in world.clients if client.forges}
-        self._tables: dict[int, Invariant | None] = {}
-        self._changes: dict[tuple[int, int, int], tuple[Invariant | None, list[str]]] = {}
-        self._clients: dict[tuple[int, ...], Invariant | None] = {}
+        self._table, self._change = cache(self._in_table), cache(self._by_change)
+        self._client = cache(self._in_client)
         self._recovery = Recovery(world)
         self._versions = {
             at: client.version
@@ -189,18 +189,21 @@ class Checker(search.Checker):
         before, after, instant = state[0], move.to[0], move.to[1]
         if before == after:
             return None
-        key = (before, after, instant)
-        if key not in self._changes:
-            old, new = self.world.tables.lock(before), self.world.tables.lock(after)
-            self._changes[key] = (
-                self._change(old, new, instant),
-                _evicted(old.state, new.state, instant),
-            )
-        found, evicted = self._changes[key]
+        found, evicted = self._change(before, after, instant)
         early = evicted and any(self._runs(state, owner) for owner in evicted)
         return found or (self.pick((Invariant.EVICTED, False)) if early else None)
 
-    def _change(self, before: LockOfTable, after: LockOfTable, instant: int) -> Invariant | None:
+    def _by_change(
+        self, table: int, next_table: int, instant: int
+    ) -> tuple[Invariant | None, list[str]]:
+        """What a change of the table breaks, and whom it evicts."""
+        before, after = self.world.tables.lock(table), self.world.tables.lock(next_table)
+        evicted = _evicted(before.state, after.state, instant)
+        return self._broken_by_change(before, after, instant), evicted
+
+    def _broken_by_change(
+        self, before: LockOfTable, after: LockOfTable, instant: int
+    ) -> Invariant | None:
         old, new = before.state, after.state
         if any(_ends_earlier(holder, new) for holder in old.holders):
             return self.pick((Invariant.END, False))
@@ -238,18 +241,11 @@ class Checker(search.Checker):
 
     def broken_in(self, state: State) -> Invariant | None:
         table, instant = state[:2]
-        if table not in self._tables:
-            self._tables[table] = self._table(self.world.tables.lock(table))
-        if self._tables[table] is not None:
-            return self._tables[table]
+        found = self._table(table)
         lost = self.world.has_met(state, *_LOSE_ANSWERS)
         for number in state[FIRST_CLIENT:-1]:
-            key = (table, instant, number, lost)
-            if key not in self._clients:
-                self._clients[key] = self._client(*key)
-            if self._clients[key] is not None:
-                return self._clients[key]
-        return self._newest_only(state) if self._versions else None
+            found = found or self._client(table, instant, number, lost)
+        return found or (self._newest_only(state) if self._versions else None)
 
     def _newest_only(self, state: State) -> Invariant | None:
         lock = self.world.tables.lock(state[0]).state
@@ -279,8 +275,8 @@ class Checker(search.Checker):
     def _owner(self, at: int) -> str:
         return self.world.clients[at - FIRST_CLIENT].owner_id
 
-    def _table(self, lock: LockOfTable) -> Invariant | None:
-        state, waiting, _ = lock
+    def _in_table(self, table: int) -> Invariant | None:
+        state, waiting, _ = self.world.tables.lock(table)
         tokens = [h.fencing_token for h in state.holders]
         lowest = min((self._limits[h.owner_id] for h in state.holders), default=math.inf)
         return self.pick(
@@ -291,7 +287,7 @@ class Checker(search.Checker):
             (Invariant.QUEUE, not any(state.holder(owner) for owner in waiting)),
         )
 
-    def _client(self, table: int, instant: int, number: int, lost: bool) -> Invariant | None:  # noqa: FBT001 - a part of the key
+    def _in_client(self, table: int, instant: int, number: int, lost: bool) -> Invariant | None:  # noqa: FBT001 - a part of the key
         lock, waiting, _ = self.world.tables.lock(table)
         local = self.world.progress.known[number].local
         client = self.world.clients[local.client]

@@ -91,7 +91,7 @@ class World:
             yield f"{number:3}. {_event(self, before, move):76} {_table(self, move.to)}"
 
     def _after_first_operation(self, state: State, name: str) -> State:
-        at = FIRST_CLIENT + self.progress.index_of[name]
+        at = FIRST_CLIENT + [client.name for client in self.clients].index(name)
         is_under_way = True
         while is_under_way:
             [number] = self.progress.starts(state[at], state[1])
