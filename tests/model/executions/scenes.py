@@ -7,22 +7,13 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from fairlock.protocol import schema
-from fairlock.protocol.schema import ENTERED_AT_MS
-from fairlock.testing.interpreter import Item
 from tests.model.executions.actors import (
-    STOPPABLE,
-    Actor,
     ForcedRelease,
     Heartbeats,
-    Operation,
     ReapPass,
     Workflow,
 )
-from tests.model.numbered_tables import Numbered, NumberedTables
-from tests.model.replay import Call, Names, RecordedWorld, run_to_next_call
 from tests.model.scene import Fault, Scene
-from tests.support import START_MS
 
 
 class Invariant(StrEnum):
@@ -44,70 +35,6 @@ class ExecutionScene(Scene):
     """Actors around an execution that ends."""
 
     invariants: frozenset[StrEnum] = frozenset(Invariant)
-
-
-_CALLS_MS: Final = 100
-"""Between the first calls of two workflows; their places are in this order."""
-
-
-class Calls:
-    """Numbers for calls under way, and the tables that their requests go to.
-
-    The code runs once for each history of a call.
-    """
-
-    def __init__(self, actors: tuple[Actor, ...], names: Names) -> None:
-        self.tables = NumberedTables(by_arrival=False)
-        self._actors = actors
-        self._names = names
-        self._numbers = Numbered()
-        self._next: dict[int, object] = {}
-        self._further: dict[tuple[int, int, int], int] = {}
-
-    def number(self, at: int, call: Operation) -> int:
-        """The number of a call; what it asks next is then known, or what it returns."""
-        number = self._numbers.number((at, call), call)
-        if number not in self._next:
-            answers = [self.tables.answer(answer) for answer in call.answers]
-            actor = self._actors[at]
-            place = actor.place if isinstance(actor, Workflow) else 0
-            first_ms = place * _CALLS_MS
-            claim: Item = {ENTERED_AT_MS: schema.number(START_MS + first_ms)}
-            self._next[number] = run_to_next_call(
-                lambda store, world: actor.operate(call, store, world),
-                RecordedWorld(
-                    answers, call.instants, first_ms + call.number, self._names, STOPPABLE, claim
-                ),
-            )
-        return number
-
-    def answered(self, at: int, call: int, answer: int, epoch: int) -> int:
-        """The number of a call that has had one answer more."""
-        key = (call, answer, epoch)
-        if key not in self._further:
-            before = self.operation(call)
-            answers, instants = (*before.answers, answer), (*before.instants, epoch)
-            after = before._replace(answers=answers, instants=instants)
-            self._further[key] = self.number(at, after)
-        return self._further[key]
-
-    def operation(self, call: int) -> Operation:
-        operation: Operation = self._numbers.values[call]
-        return operation
-
-    def request_of(self, call: int) -> Call:
-        """The next request of a call under way."""
-        request = self._next[call]
-        assert isinstance(request, Call)
-        return request
-
-    def result_of(self, call: int) -> object:
-        """What a call returns; None if it has another request."""
-        outcome = self._next[call]
-        return None if isinstance(outcome, Call) else outcome
-
-    def request_names(self) -> frozenset[str]:
-        return frozenset(call.name for call in self._next.values() if isinstance(call, Call))
 
 
 ANNA: Final = Workflow(name="anna", place=0, stoppable=True)

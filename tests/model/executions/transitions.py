@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Final
 
 from fairlock.aws.executions import Delivery, Execution, Liveness
@@ -10,6 +11,7 @@ from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, Reaped, Refusal
+from fairlock.protocol.schema import ENTERED_AT_MS, number
 from tests.model.executions.actors import (
     ACQUIRE,
     REAP,
@@ -25,21 +27,80 @@ from tests.model.executions.actors import (
     Status,
     Workflow,
 )
-from tests.model.executions.scenes import Calls, ExecutionScene
+from tests.model.executions.scenes import ExecutionScene
+from tests.model.numbered_tables import Numbered, NumberedTables
 from tests.model.replay import (
     DESCRIBE,
     END_HEARTBEAT,
     PUSH,
     Call,
     Names,
+    RecordedWorld,
     next_epoch,
+    run_to_next_call,
     time_ms,
 )
 from tests.model.scene import Fault, spend
+from tests.support import START_MS
 
 MOST_ACQUISITIONS: Final = 3
 NOBODY: Final = -1
 _WRITES: Final = {"update", "delete", "transact"}
+_CALLS_MS: Final = 100
+"""Between the first calls of two workflows; their places are in this order."""
+
+
+class Calls:
+    """Numbers for calls under way, and the tables that their requests go to.
+
+    The code runs once for each history of a call.
+    """
+
+    def __init__(self, actors: tuple[Actor, ...], names: Names) -> None:
+        self.tables = NumberedTables(by_arrival=False)
+        self.answered = cache(self._answered)
+        self._actors, self._names = actors, names
+        self._numbers = Numbered()
+        self._next: list[object] = []
+
+    def number(self, at: int, call: Operation) -> int:
+        """The number of a call; what it asks next is then known, or what it returns."""
+        number = self._numbers.number((at, call), call)
+        if number == len(self._next):
+            self._next.append(self._run(self._actors[at], call))
+        return number
+
+    def _run(self, actor: Actor, call: Operation) -> object:
+        answers = [self.tables.answer(answer) for answer in call.answers]
+        first_ms = actor.place * _CALLS_MS if isinstance(actor, Workflow) else 0
+        claim = {ENTERED_AT_MS: number(START_MS + first_ms)}
+        offset_ms = first_ms + call.number
+        world = RecordedWorld(answers, call.instants, offset_ms, self._names, STOPPABLE, claim)
+        return run_to_next_call(lambda store, world: actor.operate(call, store, world), world)
+
+    def _answered(self, at: int, call: int, answer: int, instant: int) -> int:
+        """The number of a call that has had one answer more."""
+        before = self.operation(call)
+        answers, instants = (*before.answers, answer), (*before.instants, instant)
+        return self.number(at, before._replace(answers=answers, instants=instants))
+
+    def operation(self, call: int) -> Operation:
+        operation: Operation = self._numbers.values[call]
+        return operation
+
+    def request_of(self, call: int) -> Call:
+        """The next request of a call under way."""
+        request = self._next[call]
+        assert isinstance(request, Call)
+        return request
+
+    def result_of(self, call: int) -> object:
+        """What a call returns; None if it has another request."""
+        outcome = self._next[call]
+        return None if isinstance(outcome, Call) else outcome
+
+    def request_names(self) -> frozenset[str]:
+        return frozenset(call.name for call in self._next if isinstance(call, Call))
 
 
 class World:
