@@ -149,9 +149,13 @@ def new_client(endpoint_url: str, *, tries: int) -> LockClient:
             retries={"mode": "standard", "total_max_attempts": tries},
         )
     )
-    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
     dynamodb = boto3.client(
-        "dynamodb", endpoint_url=endpoint_url, region_name="us-east-1", config=config, **keys
+        "dynamodb",
+        endpoint_url=endpoint_url,
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        config=config,
     )
     return LockClient(TABLE, client=dynamodb, heartbeat_every=math.inf)
 

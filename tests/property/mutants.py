@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from fairlock.protocol import admission, items, schema
-from fairlock.protocol.schema import I_DO_NOT_HOLD, I_HOLD, NOT_RELEASED_BY_ME
+from fairlock.protocol import admission, grants, items, schema
+from fairlock.protocol.schema import I_HOLD
 from fairlock.store import acquire, keep_alive, release
 from tests.support.weakened import Patch, edited, weak
 
+_ALWAYS: Final = ":one = :one"
 _SAME_LIMIT: Final = " AND #limit = :limit"
 _COUNTS: Final = "#held = #held - :one"
 _REVISION: Final = "#mine.#h_revision = #mine.#h_revision"
@@ -29,8 +30,8 @@ MUTANTS: Final[dict[str, Patch]] = {
     "the limit is compared with <=": weak(
         acquire, "acquire_permit", "#held < :limit", instead="#held <= :limit"
     ),
-    "a delayed duplicate may acquire again": weak(acquire, "acquire_permit", NOT_RELEASED_BY_ME),
-    "a holder may acquire again": weak(acquire, "acquire_permit", I_DO_NOT_HOLD),
+    "a delayed duplicate may acquire again": (grants, "NOT_RELEASED_BY_ME", _ALWAYS),
+    "a holder may acquire again": (grants, "I_DO_NOT_HOLD", _ALWAYS),
     "a takeover ignores a heartbeat in between": edited(
         admission, "eviction", "#over{i}.#h_revision = :seen{i}", ":seen{i} = :seen{i}"
     ),
