@@ -6,38 +6,42 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+from tests.model.scene import Scene
 
 _Invariant = TypeVar("_Invariant", bound=StrEnum)
 State: TypeAlias = Any
-"""Whatever a world makes of it; it can be hashed."""
+"""Whatever a model makes of it; it can be hashed."""
 Move: TypeAlias = Any
-"""Whatever a world makes of it; `to` is the state that it leads to."""
+"""Whatever a model makes of it; `to` is the state that it leads to."""
 Way: TypeAlias = Sequence[tuple[State, Move]]
 """Moves, each with the state before it."""
 
 
-class World(Protocol):
-    """What is searched."""
+class Model:
+    """What is searched: states, moves between them, and what must hold.
 
-    @property
-    def start(self) -> State: ...
+    Attributes:
+        start: the first state.
+    """
+
+    start: State
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
 
     def moves(self, state: State) -> Sequence[Move]:
         """Everything that may happen next."""
+        raise NotImplementedError
 
     def request_names(self) -> frozenset[str]:
         """Names of all requests that were made so far."""
+        return frozenset()
 
     def tell(self, way: Way) -> Iterable[str]:
         """A line of each move."""
-
-
-class Checker:
-    """Names the first of the wanted invariants that does not hold, if there is one."""
-
-    def __init__(self, wanted: frozenset[StrEnum]) -> None:
-        self.wanted = wanted
+        raise NotImplementedError
 
     def broken_by(self, state: State, move: Move) -> StrEnum | None:
         """What a move breaks."""
@@ -49,8 +53,9 @@ class Checker:
         """What is broken in a state from which only these moves lead on."""
 
     def pick(self, *found: tuple[_Invariant, bool]) -> _Invariant | None:
-        """The first that does not hold."""
-        return next((i for i, holds in found if not holds and i in self.wanted), None)
+        """The first of the wanted invariants that does not hold."""
+        wanted = self.scene.invariants
+        return next((i for i, holds in found if not holds and i in wanted), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +92,13 @@ class Search:
 
     def __init__(
         self,
-        world: World,
-        checker: Checker,
+        model: Model,
         *,
         counts_orders: bool = False,
         most_states: int | None = None,
     ) -> None:
-        self._world, self._checker = world, checker
-        self._before: dict[State, State | None] = {world.start: None}
+        self._model = model
+        self._before: dict[State, State | None] = {model.start: None}
         self._after: dict[State, list[State]] | None = {} if counts_orders else None
         self._most_states = math.inf if most_states is None else most_states
         self._whole = True
@@ -104,21 +108,21 @@ class Search:
         broken, way = self._search()
         orders = 0
         if self._after is not None and broken is None and self._whole:
-            orders = count_orders(self._world.start, self._after.__getitem__)
+            orders = count_orders(self._model.start, self._after.__getitem__)
         return Report(
             name=name,
             whole=self._whole,
             states=len(self._before),
             steps=self._steps,
             orders=orders,
-            request_names=self._world.request_names(),
+            request_names=self._model.request_names(),
             broken=broken,
-            trace=tuple(self._world.tell(way)),
+            trace=tuple(self._model.tell(way)),
         )
 
     def _search(self) -> tuple[StrEnum | None, Way]:
-        level = [self._world.start]
-        broken = self._checker.broken_in(self._world.start)
+        level = [self._model.start]
+        broken = self._model.broken_in(self._model.start)
         if broken is not None:
             return broken, []
         while level:
@@ -127,8 +131,8 @@ class Search:
                 if len(self._before) >= self._most_states:
                     self._whole = False
                     return None, []
-                moves = self._world.moves(state)
-                broken = self._checker.broken_at_rest(state, moves)
+                moves = self._model.moves(state)
+                broken = self._model.broken_at_rest(state, moves)
                 if broken is not None:
                     return broken, self._way_to(state)
                 broken, move = self._take(state, moves, following)
@@ -141,16 +145,16 @@ class Search:
         self, state: State, moves: Sequence[Move], following: list[State]
     ) -> tuple[StrEnum | None, Move]:
         """Takes all moves of a state; returns the first that breaks something, and what."""
-        before, checker = self._before, self._checker
+        before, model = self._before, self._model
         self._steps += len(moves)
         if self._after is not None:
             self._after[state] = [move.to for move in moves]
         for move in moves:
-            broken = checker.broken_by(state, move)
+            broken = model.broken_by(state, move)
             if move.to not in before:
                 before[move.to] = state
                 following.append(move.to)
-                broken = broken or checker.broken_in(move.to)
+                broken = broken or model.broken_in(move.to)
             if broken is not None:
                 return broken, move
         return None, None
@@ -158,7 +162,7 @@ class Search:
     def _way_to(self, state: State) -> list[tuple[State, Move]]:
         way: list[tuple[State, Move]] = []
         while (before := self._before[state]) is not None:
-            way.append((before, next(m for m in self._world.moves(before) if m.to == state)))
+            way.append((before, next(m for m in self._model.moves(before) if m.to == state)))
             state = before
         return way[::-1]
 

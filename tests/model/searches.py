@@ -18,19 +18,17 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from tests.model.contention import invariants as of_contention
-from tests.model.contention import transitions as contention
+from tests.model.contention import invariants as contention
 from tests.model.contention.configurations import CONFIGURATIONS, LARGE
 from tests.model.contention.mutants import MUTANTS as MUTANTS_OF_CONTENTION
 from tests.model.durable import world as durable
 from tests.model.durable.scenes import DURABLE_MUTANTS, DURABLE_SCENES, DurableScene
-from tests.model.executions import invariants as of_executions
-from tests.model.executions import transitions as executions
+from tests.model.executions import invariants as executions
 from tests.model.executions.mutants import MUTANTS as MUTANTS_OF_EXECUTIONS
 from tests.model.executions.scenes import KNOWN_GAPS, SCENES, ExecutionScene
 from tests.model.replay import Names, naming
 from tests.model.scene import Mutant, Scene
-from tests.model.search import Report, Search
+from tests.model.search import Model, Report, Search
 from tests.support.checkout import Cache, digest_of, files_of_imported_packages
 from tests.support.weakened import Patch, patched
 
@@ -59,19 +57,17 @@ def run(scene: Scene, most_states: int | None = None, patches: Iterable[Patch] =
     """Searches the protocol as it is, or without one of its protections."""
     names: Names = {}
     with patched(patches), naming(names):
-        return _prepared(scene, names, most_states).run(scene.name)
+        counts_orders = isinstance(scene, ExecutionScene)
+        search = Search(_model(scene, names), counts_orders=counts_orders, most_states=most_states)
+        return search.run(scene.name)
 
 
-def _prepared(scene: Scene, names: Names, most: int | None) -> Search:
+def _model(scene: Scene, names: Names) -> Model:
     if isinstance(scene, ExecutionScene):
-        ends = executions.World(scene, names)
-        checker = of_executions.Checker(ends, scene.invariants)
-        return Search(ends, checker, counts_orders=True, most_states=most)
+        return executions.CheckedWorld(scene, names)
     if isinstance(scene, DurableScene):
-        replays = durable.World(scene)
-        return Search(replays, durable.Checker(replays, scene.invariants), most_states=most)
-    world = contention.World(scene, names)
-    return Search(world, of_contention.Checker(world, scene.invariants), most_states=most)
+        return durable.World(scene)
+    return contention.CheckedWorld(scene, names)
 
 
 def run_named(name: str, most_states: int | None = None) -> Report:

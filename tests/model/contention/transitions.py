@@ -9,6 +9,7 @@ from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.aws.lock_table import Written
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Refusal
+from tests.model import search
 from tests.model.contention.clients import OVER, Client, Local, Status
 from tests.model.contention.progress import Progress
 from tests.model.numbered_tables import EMPTY, NumberedTables
@@ -43,16 +44,16 @@ class Move(NamedTuple):
     fault: Fault | None = None
 
 
-class World:
+class World(search.Model):
     """A table, its clients, and the faults that may happen.
 
     The last client is a newcomer that takes no steps by itself, see `Recovery`.
     """
 
     def __init__(self, scene: Scene, names: Names) -> None:
+        super().__init__(scene)
         most = max(client.limit for client in scene.actors)
         self.clients = (*scene.actors, Client(name="newcomer", waits=False, limit=most))
-        self._faults = scene.faults
         self.tables = NumberedTables(by_arrival=True)
         self.progress = Progress(self.clients, self.tables, names)
         self.start: State = (EMPTY, 0, scene.faults, 0, *self.progress.first())
@@ -83,7 +84,7 @@ class World:
 
     def has_met(self, state: State, *faults: Fault) -> bool:
         """Whether any of these faults has happened."""
-        return not spent(self._faults, state[2]).isdisjoint(faults)
+        return not spent(self.scene.faults, state[2]).isdisjoint(faults)
 
     def tell(self, way: Iterable[tuple[State, Move]]) -> Iterator[str]:
         """The steps, each with the lock and the queue after it."""
@@ -108,7 +109,7 @@ class World:
         asked, after, answer = self._ask(state, number)
         answered = self.progress.answered(number, answer, state[1])
         after = _with(after, at, answered)
-        if Fault.LATE_JOIN not in self._faults and self._confirms(answered):
+        if Fault.LATE_JOIN not in self.scene.faults and self._confirms(answered):
             return self.step(after, at, answered)._replace(call=asked)
         return Move(after, at, asked)
 

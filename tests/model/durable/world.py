@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import StrEnum
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
@@ -35,6 +35,7 @@ from tests.model.durable.scenes import (
     State,
     Stopped,
 )
+from tests.model.numbered_tables import Numbered
 from tests.model.scene import Fault, Faults, spend, spent
 from tests.support import START_MS, FakeClock, Operations, acquire, release, store_over
 
@@ -43,32 +44,25 @@ _BEGAN: Final = START_MS / 1000
 _ARN: Final = "arn:aws:lambda:us-east-1:123456789012:function:f:1/durable-execution/run/"
 
 
-@dataclass
-class World:
+class World(search.Model):
     """All moves of a scene; the service's calls are one move each."""
 
     scene: DurableScene
-    _tables: list[dict[Any, Any]] = field(default_factory=list)
-    _numbers: dict[Any, int] = field(default_factory=dict)
-    _moves: dict[State, list[Move]] = field(default_factory=dict)
 
-    @property
-    def start(self) -> State:
-        table, scene = MemoryTable(), self.scene
+    def __init__(self, scene: DurableScene) -> None:
+        super().__init__(scene)
+        self._tables = Numbered()
+        self._moves = cache(lambda state: [*self._all_moves(state)])
+        table = MemoryTable()
         for name in scene.begin:
             store_over(table, FakeClock()).acquire(acquire(name, lock_name=LOCK))
-        return State(self._number(table), scene.actors, bool(scene.begin), scene.faults)
+        self.start = State(self.number(table), scene.actors, bool(scene.begin), scene.faults)
 
-    def request_names(self) -> frozenset[str]:
-        return frozenset()
+    def moves(self, state: State) -> list[Move]:
+        return self._moves(state)
 
     def tell(self, way: Sequence[tuple[State, Move]]) -> Iterator[str]:
         return (move.name for _, move in way)
-
-    def moves(self, state: State) -> Sequence[Move]:
-        if state not in self._moves:
-            self._moves[state] = [*self._all_moves(state)]
-        return self._moves[state]
 
     def owner_ids(self, state: State) -> dict[str, int]:
         """The holders, each with its fencing token."""
@@ -76,13 +70,37 @@ class World:
         return {holder.owner_id: holder.fencing_token for holder in lock.holders}
 
     def table(self, state: State) -> MemoryTable:
-        return MemoryTable(dict(self._tables[state.table]))
+        return MemoryTable(dict(self._tables.values[state.table]))
 
     def is_asleep(self, state: State, at: int) -> str | None:
         """The name of the operation that an execution sleeps on; None if it is not asleep."""
         play = _Play(self, state, at, left=0)
         play.run()
         return play.asleep_on
+
+    def broken_by(self, _state: State, move: Move) -> Invariant | None:
+        return move.to.fault if move.to.fault in self.scene.invariants else None
+
+    def broken_in(self, state: State) -> Invariant | None:
+        has_lost = Fault.LOST_PUSH in spent(self.scene.faults, state.left)
+        if Invariant.WAKE_UP not in self.scene.invariants or has_lost:
+            return None
+        owners = self.owner_ids(state)
+        for at, execution in enumerate(state.executions):
+            holds = any(owner.startswith(f"owner-of-{at}-") for owner in owners)
+            if holds and execution.status == "running":
+                asleep = self.is_asleep(state, at)
+                if asleep is not None and "granted" in asleep:
+                    return Invariant.WAKE_UP
+        return None
+
+    def broken_at_rest(self, state: State, moves: Sequence[Move]) -> Invariant | None:
+        if any(move.must for move in moves):
+            return None
+        if any(each.status == "running" for each in state.executions):
+            return self.pick((Invariant.ENDED, False))
+        is_free = not self.owner_ids(state) and not self.table(state).waiters(LOCK)
+        return self.pick((Invariant.FREE, is_free))
 
     def _all_moves(self, state: State) -> Iterator[Move]:
         for at, execution in enumerate(state.executions):
@@ -147,12 +165,9 @@ class World:
         tokens = [item.get("task_token") for item in self.table(state).waiters(LOCK)]
         return {_unwired(callback_id_in(token["S"]) or "") for token in tokens if token}
 
-    def _number(self, table: MemoryTable) -> int:
+    def number(self, table: MemoryTable) -> int:
         frozen = json.dumps(sorted(table.items.items()), sort_keys=True, default=str)
-        if frozen not in self._numbers:
-            self._numbers[frozen] = len(self._tables)
-            self._tables.append(dict(table.items))
-        return self._numbers[frozen]
+        return self._tables.number(frozen, dict(table.items))
 
 
 @dataclass
@@ -174,7 +189,7 @@ class _Service:
         return store_over(self.table, FakeClock(), workflows=self)
 
     def state(self) -> State:
-        number = self.world._number(self.table)  # noqa: SLF001 - its other half
+        number = self.world.number(self.table)
         return self.before._replace(table=number, executions=tuple(self.executions))
 
     def acquire(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -315,35 +330,3 @@ def _wire(request: dict[str, Any]) -> dict[str, Any]:
 
 def _unwired(callback_id: str) -> str:
     return bytes.fromhex(callback_id).decode()
-
-
-class Checker(search.Checker):
-    """Checks the states and moves of one scene."""
-
-    def __init__(self, world: World, wanted: frozenset[StrEnum]) -> None:
-        super().__init__(wanted)
-        self._world = world
-
-    def broken_by(self, _state: State, move: Move) -> Invariant | None:
-        return move.to.fault if move.to.fault in self.wanted else None
-
-    def broken_in(self, state: State) -> Invariant | None:
-        has_lost = Fault.LOST_PUSH in spent(self._world.scene.faults, state.left)
-        if Invariant.WAKE_UP not in self.wanted or has_lost:
-            return None
-        owners = self._world.owner_ids(state)
-        for at, execution in enumerate(state.executions):
-            holds = any(owner.startswith(f"owner-of-{at}-") for owner in owners)
-            if holds and execution.status == "running":
-                asleep = self._world.is_asleep(state, at)
-                if asleep is not None and "granted" in asleep:
-                    return Invariant.WAKE_UP
-        return None
-
-    def broken_at_rest(self, state: State, moves: Sequence[Move]) -> Invariant | None:
-        if any(move.must for move in moves):
-            return None
-        if any(each.status == "running" for each in state.executions):
-            return self.pick((Invariant.ENDED, False))
-        is_free = not self._world.owner_ids(state) and not self._world.table(state).waiters(LOCK)
-        return self.pick((Invariant.FREE, is_free))

@@ -12,6 +12,7 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, Reaped, Refusal
 from fairlock.protocol.schema import ENTERED_AT_MS, number
+from tests.model import search
 from tests.model.executions.actors import (
     ACQUIRE,
     REAP,
@@ -103,11 +104,11 @@ class Calls:
         return frozenset(call.name for call in self._next if isinstance(call, Call))
 
 
-class World:
+class World(search.Model):
     """A scene, and what may happen in it."""
 
     def __init__(self, scene: ExecutionScene, names: Names) -> None:
-        self.scene = scene
+        super().__init__(scene)
         self.calls = Calls(scene.actors, names)
         self._has_forgeries = any(isinstance(a, ReapPass) and a.forged for a in scene.actors)
         self._at = {actor.name: i for i, actor in enumerate(scene.actors)}
