@@ -28,7 +28,7 @@ from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.rules import DEFAULT_READERS
 from tests.histories.calls import Answer, Call, Recorder
 from tests.histories.checker import Violation, find_violation
-from tests.histories.faulty_endpoint import Fault, Faults, faulty_endpoint, memory_backend
+from tests.histories.faulty_endpoint import Fault, Faults, faulty_endpoint
 from tests.property.mutants import MUTANTS
 from tests.support import TABLE
 from tests.support.weakened import patched, weak
@@ -103,7 +103,7 @@ def histories(plans: Mapping[str, Plan], faults: Faults) -> dict[str, list[Call]
     recorder = Recorder()
     threads = sum(plan.threads + (plan.ceilings > 0) for plan in plans.values())
     barrier = threading.Barrier(threads, timeout=_LONGEST_SECONDS)
-    with faulty_endpoint(memory_backend(MemoryTable()), faults) as url:
+    with faulty_endpoint(MemoryTable(), faults) as url:
         # One sends each request only once.
         clients = [new_client(url, tries=tries) for tries in (3, 1)]
 
