@@ -15,8 +15,7 @@ def _names() -> str:
 
 def _tell(report: Report) -> str:
     verdict = "all invariants hold" if report.broken is None else f"BROKEN: {report.broken}"
-    orders = f" in {report.orders:,} orders" if report.orders else ""
-    first = f"{report.name}: {report.states:,} states, {report.steps:,} moves{orders}; {verdict}"
+    first = f"{report.name}: {report.states:,} states, {report.steps:,} moves; {verdict}"
     return "\n".join([first, *report.trace])
 
 

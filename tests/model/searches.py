@@ -57,9 +57,7 @@ def run(scene: Scene, most_states: int | None = None, patches: Iterable[Patch] =
     """Searches the protocol as it is, or without one of its protections."""
     names: Names = {}
     with patched(patches), naming(names):
-        counts_orders = isinstance(scene, ExecutionScene)
-        search = Search(_model(scene, names), counts_orders=counts_orders, most_states=most_states)
-        return search.run(scene.name)
+        return Search(_model(scene, names), most_states).run()
 
 
 def _model(scene: Scene, names: Names) -> Model:
