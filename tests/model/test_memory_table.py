@@ -100,8 +100,8 @@ def _requests_of_contention(names: Names) -> Iterator[Request]:
         for scene in scenes:
             world = contention.World(scene, names)
             for state, move in steps(world):
-                if move.call != contention.NONE:
-                    yield world.tables, state[0], world.progress.calls[move.call]
+                if move.call is not None:
+                    yield world.tables, state[0], move.call
 
 
 def _requests_of_executions(names: Names) -> Iterator[Request]:

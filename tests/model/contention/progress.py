@@ -22,7 +22,7 @@ from tests.model.contention.clients import (
     operate,
     task_token,
 )
-from tests.model.numbered_tables import Numbered, NumberedTables, described
+from tests.model.numbered_tables import NumberedTables, described
 from tests.model.replay import Call, Names, RecordedWorld, run_to_next_call
 
 _LONGEST_OPERATION: Final = 40
@@ -34,13 +34,13 @@ class Known:
     """What is known of a numbered `Local`.
 
     Attributes:
-        call: number of the request that it is about to make, if it is in an operation.
+        call: the request that it is about to make, if it is in an operation.
         active: whether it will take its next step by itself, soon.
         listens_to: the task token through which it can be told at this moment.
     """
 
     local: Local
-    call: int | None
+    call: Call | None
     active: bool
     listens_to: str | None
 
@@ -53,13 +53,8 @@ class Progress:
         self.starts = cache(self._starts)
         self.answered = cache(self._answered)
         self._clients, self._tables, self._names = clients, tables, names
-        self._calls = Numbered()
+        self.calls: dict[str, Call] = {}
         self._numbers: dict[Local, int] = {}
-
-    @property
-    def calls(self) -> list[Call]:
-        """All requests that were made, by their numbers."""
-        return self._calls.values
 
     def first(self) -> tuple[int, ...]:
         """All clients before they begin."""
@@ -73,11 +68,12 @@ class Progress:
         found = self._numbers.get(local)
         if found is None:
             found = self._numbers[local] = len(self.known)
-            asked = None if call is None else self._calls.number(described(call), call)
+            if call is not None:
+                call = self.calls.setdefault(described(call), call)
             client = self._clients[local.client]
             listens = local.status in (Status.ACQUIRING, Status.ASLEEP) and not local.orphaned
             token = task_token(client, local) if listens else None
-            self.known.append(Known(local, asked, local.status in OPERATING, token))
+            self.known.append(Known(local, call, local.status in OPERATING, token))
         return found
 
     def _starts(self, number: int, instant: int) -> list[int]:

@@ -13,15 +13,15 @@ from tests.model import search
 from tests.model.contention.clients import OVER, Client, Local, Status
 from tests.model.contention.progress import Progress
 from tests.model.numbered_tables import EMPTY, NumberedTables
-from tests.model.replay import DESCRIBE, PUSH, Names, next_epoch
+from tests.model.replay import DESCRIBE, PUSH, Call, Names, next_epoch
 from tests.model.scene import Fault, Scene, spend, spent
 
 NONE: Final = -1
 State = tuple[Any, ...]
-"""Numbers of the table and the instant; the faults that are left; numbers of what is on the wire,
-and of how far each client is."""
+"""Numbers of the table and the instant; the faults that are left; what is on the wire; numbers of
+how far each client is."""
 WIRE: Final = 3
-"""Where a state has the request that is still on its way: its number and 1; 0 if there is none."""
+"""Where a state has the request that is still on its way, if there is one."""
 FIRST_CLIENT: Final = 4
 _REPEATABLE: Final = {"update", "delete"}
 _WRITES: Final = {*_REPEATABLE, "transact"}
@@ -34,13 +34,13 @@ class Move(NamedTuple):
 
     Attributes:
         by: whose it is, as a place in the state; NONE if time passes.
-        call: the number of its request; NONE if it has none.
+        call: its request, if it has one.
         fault: what goes wrong, if anything does.
     """
 
     to: State
     by: int
-    call: int
+    call: Call | None
     fault: Fault | None = None
 
 
@@ -56,7 +56,7 @@ class World(search.Model):
         self.clients = (*scene.actors, Client(name="newcomer", waits=False, limit=most))
         self.tables = NumberedTables(by_arrival=True)
         self.progress = Progress(self.clients, self.tables, names)
-        self.start: State = (EMPTY, 0, scene.faults, 0, *self.progress.first())
+        self.start: State = (EMPTY, 0, scene.faults, None, *self.progress.first())
         self._pushed = {outcome: self.tables.answer_number(outcome) for outcome in Delivery}
         self._written = self.tables.answer_number(Written({}))
         self._liveness = {value: self.tables.answer_number(Execution(value)) for value in Liveness}
@@ -78,7 +78,7 @@ class World(search.Model):
                 yield from self._deaths(state, at)
         if spent := self._spend(state, Fault.EPOCH):
             later = (spent[0], next_epoch(instant), *spent[2:])
-            yield Move(later, NONE, NONE, Fault.EPOCH)
+            yield Move(later, NONE, None, Fault.EPOCH)
         if wire:
             yield self._landed(state)
 
@@ -106,37 +106,41 @@ class World(search.Model):
         A join and its confirmation are one move, unless queries may see joins in part. A reply may
         be lost between the two in any case.
         """
-        asked, after, answer = self._ask(state, number)
+        call, (after, answer) = self._call(number), self._ask(state, number)
         answered = self.progress.answered(number, answer, state[1])
         after = _with(after, at, answered)
         if Fault.LATE_JOIN not in self.scene.faults and self._confirms(answered):
-            return self.step(after, at, answered)._replace(call=asked)
-        return Move(after, at, asked)
+            return self.step(after, at, answered)._replace(call=call)
+        return Move(after, at, call)
 
     def _confirms(self, number: int) -> bool:
         call = self.progress.known[number].call
-        return call is not None and self.progress.calls[call].name == "confirm_join"
+        return call is not None and call.name == "confirm_join"
+
+    def _call(self, number: int) -> Call:
+        """The next request of a client that is in an operation."""
+        call = self.progress.known[number].call
+        assert call is not None
+        return call
 
     def local(self, state: State, at: int) -> Local:
         """How far the client at this place of a state is."""
         return self.progress.known[state[at]].local
 
     def request_names(self) -> frozenset[str]:
-        return frozenset(call.name for call in self.progress.calls)
+        return frozenset(call.name for call in self.progress.calls.values())
 
-    def _ask(self, state: State, number: int) -> tuple[int, State, int]:
-        """Number of the request, the state when it has happened, number of the answer."""
-        asked = self.progress.known[number].call
-        assert asked is not None
-        call = self.progress.calls[asked]
+    def _ask(self, state: State, number: int) -> tuple[State, int]:
+        """The state when the request has happened, and the number of the answer."""
+        call = self._call(number)
         if call.method == PUSH:
-            return asked, *self._push(state, *call.payload)
+            return self._push(state, *call.payload)
         if call.method == DESCRIBE:
-            return asked, state, self._liveness[self._liveness_of(state, call.payload)]
+            return state, self._liveness[self._liveness_of(state, call.payload)]
         if self.progress.known[number].local.half_joined:
-            return asked, (self.tables.show_late(state[0]), *state[1:]), self._written
+            return (self.tables.show_late(state[0]), *state[1:]), self._written
         done = self.tables.apply(state[0], call)
-        return asked, (done.table, *state[1:]), done.answer
+        return (done.table, *state[1:]), done.answer
 
     def _push(self, state: State, task_token: str, answer: Grant | Refusal) -> tuple[State, int]:
         known = self.progress.known
@@ -168,23 +172,20 @@ class World(search.Model):
 
     def _failures(self, state: State, at: int, number: int) -> Iterator[Move]:
         """The same request again, with each fault that may still happen to it."""
-        progress = self.progress
-        asked = progress.known[number].call
-        assert asked is not None
-        call = progress.calls[asked]
+        progress, call = self.progress, self._call(number)
         asking = progress.number(progress.known[number].local.again())
         yield from self._late_join(state, at, number)
         if spent := self._spend(state, Fault.LOST_REPLY):
-            _, after, _ = self._ask(spent, number)
-            yield Move(_with(after, at, asking), at, asked, Fault.LOST_REPLY)
+            after, _ = self._ask(spent, number)
+            yield Move(_with(after, at, asking), at, call, Fault.LOST_REPLY)
         if call.method == PUSH and (spent := self._spend(state, Fault.LOST_PUSH)):
             unknown = progress.answered(number, self._pushed[Delivery.UNKNOWN], state[1])
-            yield Move(_with(spent, at, unknown), at, asked, Fault.LOST_PUSH)
+            yield Move(_with(spent, at, unknown), at, call, Fault.LOST_PUSH)
         if call.method in _REPEATABLE and (spent := self._spend(state, Fault.REPEAT)):
             second = self.tables.apply(self.tables.apply(state[0], call).table, call)
             answered = progress.answered(number, second.answer, state[1])
             after = (second.table, *spent[1:])
-            yield Move(_with(after, at, answered), at, asked, Fault.REPEAT)
+            yield Move(_with(after, at, answered), at, call, Fault.REPEAT)
         yield from self._copies(state, at, number, asking)
         yield from self._late_calls(state, at, number, asking)
 
@@ -205,7 +206,7 @@ class World(search.Model):
                 waited = _with(
                     _after_a_timeout(spent), FIRST_CLIENT + i, self.progress.number(late)
                 )
-                yield Move(_with(waited, at, asking), at, NONE, Fault.LATE_CALL)
+                yield Move(_with(waited, at, asking), at, None, Fault.LATE_CALL)
 
     def _copies(self, state: State, at: int, number: int, asking: int) -> Iterator[Move]:
         """A sending of this write stays on the wire, for at least as long as a time-out.
@@ -214,29 +215,25 @@ class World(search.Model):
         up, and begins the operation again. DynamoDB remembers the request token of a transaction
         that was committed, so a copy of that one changes nothing.
         """
-        asked, spent = self.progress.known[number].call, self._spend(state, Fault.COPY)
-        assert asked is not None
-        call = self.progress.calls[asked]
+        call, spent = self._call(number), self._spend(state, Fault.COPY)
         if spent is None or state[WIRE] or call.method not in _WRITES:
             return
-        waited = _with(_after_a_timeout(spent), WIRE, asked + 1)
-        yield Move(_with(waited, at, asking), at, asked, Fault.HELD_BACK)
+        waited = _with(_after_a_timeout(spent), WIRE, call)
+        yield Move(_with(waited, at, asking), at, call, Fault.HELD_BACK)
         done = self.tables.apply(state[0], call)
         if call.method != "transact" or done.answer != self._written:
             yield self.step(waited, at, number)._replace(fault=Fault.COPY)
 
     def _landed(self, state: State) -> Move:
         """The request on the wire arrives; no one waits for its answer."""
-        asked = state[WIRE] - 1
-        done = self.tables.apply(state[0], self.progress.calls[asked])
-        after = (done.table, *state[1:WIRE], 0, *state[FIRST_CLIENT:])
-        return Move(after, NONE, asked, Fault.LANDS)
+        done = self.tables.apply(state[0], state[WIRE])
+        after = (done.table, *state[1:WIRE], None, *state[FIRST_CLIENT:])
+        return Move(after, NONE, state[WIRE], Fault.LANDS)
 
     def _late_join(self, state: State, at: int, number: int) -> Iterator[Move]:
         """A transaction that joins is seen by a query only in part, until its caller goes on."""
-        known, spent = self.progress.known[number], self._spend(state, Fault.LATE_JOIN)
-        assert known.call is not None
-        call = self.progress.calls[known.call]
+        call, spent = self._call(number), self._spend(state, Fault.LATE_JOIN)
+        local = self.progress.known[number].local
         if (
             spent is None
             or call.name != "join_queue"
@@ -244,10 +241,10 @@ class World(search.Model):
         ):
             return
         done = self.tables.apply(state[0], call)
-        if done.answer == self._written and not known.local.half_joined:
+        if done.answer == self._written and not local.half_joined:
             late = self.tables.hide(done.table, call.payload.other.item)
-            half = self.progress.number(known.local._replace(half_joined=True), call)
-            yield Move(_with((late, *spent[1:]), at, half), at, known.call, Fault.LATE_JOIN)
+            half = self.progress.number(local._replace(half_joined=True), call)
+            yield Move(_with((late, *spent[1:]), at, half), at, call, Fault.LATE_JOIN)
 
     def _deaths(self, state: State, at: int) -> Iterator[Move]:
         known = self.progress.known[state[at]]
@@ -257,11 +254,10 @@ class World(search.Model):
             return
         if spent := self._spend(state, Fault.CRASH):
             dead = self.progress.number(local.dead()._replace(told=self._knew(state, local)))
-            yield Move(_with(spent, at, dead), at, NONE, Fault.CRASH)
+            yield Move(_with(spent, at, dead), at, None, Fault.CRASH)
         if known.call is not None and (spent := self._spend(state, Fault.ORPHAN)):
-            call = self.progress.calls[known.call]
-            orphan = self.progress.number(local._replace(orphaned=True), call)
-            yield Move(_with(spent, at, orphan), at, NONE, Fault.ORPHAN)
+            orphan = self.progress.number(local._replace(orphaned=True), known.call)
+            yield Move(_with(spent, at, orphan), at, None, Fault.ORPHAN)
 
     def _knew(self, state: State, local: Local) -> int:
         """The grant that a client with a version knew of when it died; or had made by itself."""
@@ -277,8 +273,8 @@ class World(search.Model):
         return 0 if untold else mine.fencing_token
 
 
-def _with(state: State, at: int, number: int) -> State:
-    return (*state[:at], number, *state[at + 1 :])
+def _with(state: State, at: int, new: object) -> State:
+    return (*state[:at], new, *state[at + 1 :])
 
 
 def _after_a_timeout(state: State) -> State:
@@ -286,17 +282,14 @@ def _after_a_timeout(state: State) -> State:
 
 
 def _event(world: World, before: State, move: Move) -> str:
-    if move.fault == Fault.LANDS:
-        return f"the late copy of {world.progress.calls[move.call].name} lands"
     if move.by == NONE:
-        return str(move.fault)
+        return f"the late copy of {move.call.name} lands" if move.call else str(move.fault)
     at = move.by
     client = world.clients[at - FIRST_CLIENT]
     status = world.local(move.to, at).status
     then = "" if before[at] == move.to[at] else f" → {status.value}"
-    if move.call == NONE:
+    if move.call is None:
         return f"{client.name} {move.fault}"
-    name = world.progress.calls[move.call].name
     fault = f", {move.fault}" if move.fault else ""
     moved = before[0] != move.to[0]
     others = [
@@ -305,7 +298,7 @@ def _event(world: World, before: State, move: Move) -> str:
         if i != at and before[i] != move.to[i]
     ]
     effect = "" if moved or others else " (changes nothing)"
-    return f"{client.name}: {name}{fault}{''.join(others)}{effect}{then}"
+    return f"{client.name}: {move.call.name}{fault}{''.join(others)}{effect}{then}"
 
 
 def _table(world: World, state: State) -> str:

@@ -18,7 +18,7 @@ from fairlock.protocol.outcomes import Released
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.store.reap import ExecutionEnded
 from tests.model.numbered_tables import LOCK
-from tests.model.replay import RecordedWorld
+from tests.model.replay import Call, RecordedWorld
 from tests.model.scene import Faults
 from tests.support import START_MS, Operations
 
@@ -107,7 +107,7 @@ class State(NamedTuple):
         stops: how often the stoppable execution was stopped.
         redrives: how often it was redriven; it runs if that is as often as it was stopped.
         left: the faults that may still happen.
-        wire: the call whose request is on its way, and 1; 0 if there is none.
+        wire: the request that is still on its way, if there is one.
     """
 
     table: int
@@ -115,7 +115,7 @@ class State(NamedTuple):
     stops: int
     redrives: int
     left: Faults
-    wire: int
+    wire: Call | None
     locals: tuple[Local, ...]
 
     @property

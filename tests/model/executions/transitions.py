@@ -113,7 +113,7 @@ class World(search.Model):
         self._has_forgeries = any(isinstance(a, ReapPass) and a.forged for a in scene.actors)
         self._at = {actor.name: i for i, actor in enumerate(scene.actors)}
         first = tuple(Local() for _ in scene.actors)
-        self.start = State(0, 0, 0, 0, scene.faults, 0, first)
+        self.start = State(0, 0, 0, 0, scene.faults, None, first)
         for name in scene.begin:
             self.start = self.finished(self.start, self._at[name], ACQUIRE)
 
@@ -150,7 +150,7 @@ class World(search.Model):
             later = spent._replace(instant=next_epoch(state.instant))
             yield Move(later, NOBODY, "leases end", must=False)
         if state.wire:
-            yield self._landed(state)
+            yield self._landed(state, state.wire)
 
     # --- calls
 
@@ -331,7 +331,7 @@ class World(search.Model):
         asked, spent = self.calls.request_of(call), _spend(state, Fault.COPY)
         if spent is None or state.wire or asked.method not in _WRITES:
             return
-        waited = spent._replace(wire=call + 1, instant=state.instant + 1)
+        waited = spent._replace(wire=asked, instant=state.instant + 1)
         given_up = waited.with_local(at, state.locals[at].with_(call, None))
         yield Move(given_up, at, f"{asked.name}, {Fault.HELD_BACK}", must=False)
         _, answer = self._ask(state, asked)
@@ -340,12 +340,11 @@ class World(search.Model):
             again = self.step(waited, at, call)
             yield again._replace(name=f"{asked.name}, {Fault.COPY}", must=False)
 
-    def _landed(self, state: State) -> Move:
+    def _landed(self, state: State, late: Call) -> Move:
         """The request on the wire arrives; no one waits for its answer."""
-        asked = self.calls.request_of(state.wire - 1)
-        done = self.calls.tables.apply(state.table, asked)
-        after = state._replace(table=done.table, wire=0)
-        return Move(after, NOBODY, f"the late copy of {asked.name} lands", must=False)
+        done = self.calls.tables.apply(state.table, late)
+        after = state._replace(table=done.table, wire=None)
+        return Move(after, NOBODY, f"the late copy of {late.name} lands", must=False)
 
     def _locals_of_stoppable(self, state: State) -> list[Local]:
         both = zip(self.scene.actors, state.locals, strict=True)
