@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
@@ -33,6 +33,9 @@ class Model:
 
     def moves(self, state: State) -> Sequence[Move]:
         """Everything that may happen next."""
+        return list(self._moves(state))
+
+    def _moves(self, state: State) -> Iterator[Move]:
         raise NotImplementedError
 
     def request_names(self) -> frozenset[str]:
@@ -41,7 +44,7 @@ class Model:
 
     def tell(self, way: Way) -> Iterable[str]:
         """A line of each move."""
-        raise NotImplementedError
+        return (move.name for _, move in way)
 
     def broken_by(self, state: State, move: Move) -> StrEnum | None:
         """What a move breaks."""

@@ -63,10 +63,6 @@ class World(search.Model):
         for name in scene.begin:
             self.start = self._after_first_operation(self.start, name)
 
-    def moves(self, state: State) -> list[Move]:
-        """Everything that may happen next."""
-        return list(self._moves(state))
-
     def _moves(self, state: State) -> Iterator[Move]:
         _, instant, fails, wire = state[:FIRST_CLIENT]
         for at in range(FIRST_CLIENT, len(state) - 1):

@@ -124,8 +124,8 @@ class RecordedContext:
 
 
 def callback_id(arn: str, name: str) -> str:
-    """Tells the callbacks of all executions apart."""
-    return f"{arn}|{name}"
+    """Tells the callbacks of all executions apart, in letters that a callback id may have."""
+    return f"{arn}|{name}".encode().hex()
 
 
 class Invariant(StrEnum):
@@ -153,6 +153,9 @@ class Execution(NamedTuple):
     is_late: bool = False
     entered: int = 0
 
+    def recorded(self, name: str, operation: Recorded) -> Execution:
+        return self._replace(log=tuple({**dict(self.log), name: operation}.items()))
+
 
 class State(NamedTuple):
     """Everything at one moment.
@@ -171,6 +174,10 @@ class State(NamedTuple):
     left: Faults
     passes: int = 0
     fault: Invariant | None = None
+
+    def with_(self, at: int, execution: Execution) -> State:
+        executions = (*self.executions[:at], execution, *self.executions[at + 1 :])
+        return self._replace(executions=executions)
 
 
 class Move(NamedTuple):

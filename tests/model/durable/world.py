@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
@@ -52,17 +51,10 @@ class World(search.Model):
     def __init__(self, scene: DurableScene) -> None:
         super().__init__(scene)
         self._tables = Numbered()
-        self._moves = cache(lambda state: [*self._all_moves(state)])
         table = MemoryTable()
         for name in scene.begin:
             store_over(table, FakeClock()).acquire(acquire(name, lock_name=LOCK))
         self.start = State(self.number(table), scene.actors, bool(scene.begin), scene.faults)
-
-    def moves(self, state: State) -> list[Move]:
-        return self._moves(state)
-
-    def tell(self, way: Sequence[tuple[State, Move]]) -> Iterator[str]:
-        return (move.name for _, move in way)
 
     def owner_ids(self, state: State) -> dict[str, int]:
         """The holders, each with its fencing token."""
@@ -102,7 +94,7 @@ class World(search.Model):
         is_free = not self.owner_ids(state) and not self.table(state).waiters(LOCK)
         return self.pick((Invariant.FREE, is_free))
 
-    def _all_moves(self, state: State) -> Iterator[Move]:
+    def _moves(self, state: State) -> Iterator[Move]:
         for at, execution in enumerate(state.executions):
             if execution.status == "running":
                 yield from self._moves_of(state, at, execution)
@@ -131,18 +123,17 @@ class World(search.Model):
             must = waits_in_vain or execution.is_late
             left = state.left if must else spend(state.left, Fault.TIMEOUT)
             if left is not None:
-                log = _with(execution, asleep, Recorded("timed out"))
-                to = _put(state, at, execution._replace(log=log))._replace(left=left)
+                later = execution.recorded(asleep, Recorded("timed out"))
+                to = state.with_(at, later)._replace(left=left)
                 yield Move(to, f"{at}: the callback {asleep!r} {Fault.TIMEOUT}", must=must)
         else:
-            log = _with(execution, asleep, Recorded("done"))
-            to = _put(state, at, execution._replace(log=log))
+            to = state.with_(at, execution.recorded(asleep, Recorded("done")))
             yield Move(to, f"{at}: {asleep!r} is over", must=True)
         if self.scene.gives_up and not execution.is_late:
-            to = _put(state, at, execution._replace(is_late=True))
+            to = state.with_(at, execution._replace(is_late=True))
             yield Move(to, f"{at}: its longest wait is over", must=False)
         if (left := spend(state.left, Fault.STOP)) is not None:
-            to = _put(state, at, execution._replace(status="stopped"))
+            to = state.with_(at, execution._replace(status="stopped"))
             yield Move(to._replace(left=left), f"{at}: is {Fault.STOP}", must=False)
 
     def _operations(self, state: State, at: int) -> Iterator[Move]:
@@ -163,7 +154,7 @@ class World(search.Model):
     def _wanted(self, state: State) -> set[str]:
         """The callbacks that someone will complete: of waiters in the queue."""
         tokens = [item.get("task_token") for item in self.table(state).waiters(LOCK)]
-        return {_unwired(callback_id_in(token["S"]) or "") for token in tokens if token}
+        return {_callback_of(token["S"]) for token in tokens if token}
 
     def number(self, table: MemoryTable) -> int:
         frozen = json.dumps(sorted(table.items.items()), sort_keys=True, default=str)
@@ -193,29 +184,26 @@ class _Service:
         return self.before._replace(table=number, executions=tuple(self.executions))
 
     def acquire(self, request: dict[str, Any]) -> dict[str, Any]:
-        return acquire_answer(self.store.acquire(parse_acquire(_wire(request))))
+        return acquire_answer(self.store.acquire(parse_acquire(request)))
 
     def release(self, request: dict[str, Any]) -> dict[str, Any]:
-        answer = release_answer(self.store.release(parse_release(_wire(request))))
+        answer = release_answer(self.store.release(parse_release(request)))
         if self.world.scene.passes_through:
             self.store.acquire(acquire("zoe", lock_name=LOCK, owner_id=f"zoe-{'-' * 16}"))
             self.store.release(release("zoe", lock_name=LOCK, owner_id=f"zoe-{'-' * 16}"))
         return answer
 
     def wake_waiter(self, token: str, grant: Grant | Refusal) -> executions_module.Delivery:
-        wanted = _unwired(callback_id_in(token) or "")
-        arn, _, name = wanted.partition("|")
+        arn, _, name = _callback_of(token).partition("|")
         at = int(arn.removeprefix(_ARN))
         execution = self.executions[at]
-        log = dict(execution.log)
-        if execution.status != "running" or log[name].status != "started":
+        if execution.status != "running" or dict(execution.log)[name].status != "started":
             return executions_module.Delivery.GONE
         self.pushed = True
         if self.loses:
             return executions_module.Delivery.UNKNOWN
         result = json.dumps(json.dumps(acquire_answer(grant)))
-        log[name] = Recorded("done", result)
-        self.executions[at] = execution._replace(log=tuple(log.items()))
+        self.executions[at] = execution.recorded(name, Recorded("done", result))
         return executions_module.Delivery.DELIVERED
 
     def end_heartbeat(self, *_: object) -> executions_module.Delivery:
@@ -313,20 +301,6 @@ class _Play:
             self.fault = Invariant.HELD
 
 
-def _put(state: State, at: int, execution: Execution) -> State:
-    executions = (*state.executions[:at], execution, *state.executions[at + 1 :])
-    return state._replace(executions=executions)
-
-
-def _with(execution: Execution, name: str, recorded: Recorded) -> Any:  # noqa: ANN401 - a log
-    return tuple({**dict(execution.log), name: recorded}.items())
-
-
-def _wire(request: dict[str, Any]) -> dict[str, Any]:
-    """A callback id is Base64 on the wire."""
-    token = request.get("task_token")
-    return request if token is None else {**request, "task_token": token.encode().hex()}
-
-
-def _unwired(callback_id: str) -> str:
-    return bytes.fromhex(callback_id).decode()
+def _callback_of(token: str) -> str:
+    """ARN and name of the callback that a task token is the id of."""
+    return bytes.fromhex(callback_id_in(token) or "").decode()

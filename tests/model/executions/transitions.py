@@ -117,10 +117,6 @@ class World(search.Model):
         for name in scene.begin:
             self.start = self.finished(self.start, self._at[name], ACQUIRE)
 
-    def moves(self, state: State) -> list[Move]:
-        """Everything that may happen next."""
-        return list(self._moves(state))
-
     def request_names(self) -> frozenset[str]:
         return self.calls.request_names()
 
