@@ -19,7 +19,7 @@ from bench.goals import Goal
 from fairlock.testing.fake_table import MemoryTable
 from tests.histories.calls import Answer, Call, Kind, Recorder
 from tests.histories.checker import find_violation
-from tests.histories.faulty_endpoint import Faults, faulty_endpoint, memory_backend
+from tests.histories.faulty_endpoint import Faults, faulty_endpoint
 
 SIZES: Final = (1, 10, 100, 1_000)
 _PROCESSES: Final = 3
@@ -101,7 +101,7 @@ def goals(figures: Figures) -> list[Goal]:
 
 def _crowd(size: int) -> Figures:
     table = MemoryTable()
-    with faulty_endpoint(memory_backend(table), Faults(share=0, seed=1)) as endpoint_url:
+    with faulty_endpoint(table, Faults(share=0, seed=1)) as endpoint_url:
         return _crowd_at(endpoint_url, table, size)
 
 

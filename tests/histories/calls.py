@@ -10,16 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from fairlock.errors import LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.wire.rules import limit_of
 
 if TYPE_CHECKING:
     from fairlock import Lock, LockClient
-
-
-_T = TypeVar("_T")
 
 
 class Kind(Enum):
@@ -87,64 +85,60 @@ class Recorder:
         **options: Any,  # noqa: ANN401 - as `LockClient.acquire` takes them
     ) -> tuple[str, Lock | None]:
         """Acquires; returns the acquisition's name, and the lock if it was granted."""
-        owner, began = f"{os.getpid()}-{next(self._numbers)}", time.monotonic()
-        answer, lock = _told(lambda: client.acquire(lock_name, **options))
+        owner = self._new_owner()
         limit = limit_of(options.get("limit", 1), shared=options.get("shared", False))
-        self._note(lock_name, Kind.ACQUIRE, owner, answer, began=began, lock=lock, limit=limit)
+        call = partial(client.acquire, lock_name, **options)
+        _, lock = self._told(Kind.ACQUIRE, lock_name, owner, call, limit=limit)
         return owner, lock
 
     def heartbeat(self, lock: Lock, owner: str) -> Answer:
-        began = time.monotonic()
-        try:
-            answer, _ = _told(lock.heartbeat)
-        except LockLost as lost:
-            if "its lease is over" in str(lost):  # By the client's own clock: no one was asked.
-                self._promised[owner] = time.monotonic()
-            answer = self._refused(owner)
-        self._note(lock.name, Kind.HEARTBEAT, owner, answer, began=began, lock=lock)
+        answer, _ = self._told(Kind.HEARTBEAT, lock.name, owner, lock.heartbeat, lock=lock)
         return answer
 
     def set_ceiling(self, client: LockClient, lock_name: str, limit: int | None) -> None:
         """Limits, pauses (0) or resumes (None) the lock."""
-        owner, began = f"{os.getpid()}-{next(self._numbers)}", time.monotonic()
         if limit is None:
-            answer, _ = _told(lambda: client.resume(lock_name))
+            call = partial(client.resume, lock_name)
         elif limit:
-            answer, _ = _told(lambda: client.set_limit(lock_name, limit, reason="a test"))
+            call = partial(client.set_limit, lock_name, limit, reason="a test")
         else:
-            answer, _ = _told(lambda: client.pause(lock_name, reason="a test"))
-        self._note(lock_name, Kind.CEILING, owner, answer, began=began, limit=limit)
+            call = partial(client.pause, lock_name, reason="a test")
+        self._told(Kind.CEILING, lock_name, self._new_owner(), call, limit=limit)
 
     def release(self, lock: Lock, owner: str) -> Answer:
-        began = time.monotonic()
-        answer, was_held = _told(lock.release)
-        if was_held is False:
-            answer = self._refused(owner)
-        self._note(lock.name, Kind.RELEASE, owner, answer, began=began)
+        answer, _ = self._told(Kind.RELEASE, lock.name, owner, lock.release)
         return answer
 
-    def _refused(self, owner: str) -> Answer:
-        """What a refusal tells of the lock.
+    def _new_owner(self) -> str:
+        return f"{os.getpid()}-{next(self._numbers)}"
 
-        Nothing, after the end that its holder was promised last: then the holder itself counts the
-        lock as lost. A renewal whose answer comes late promises less than the one before.
-        """
-        is_over = self._promised[owner] <= time.monotonic()
-        return Answer.UNKNOWN if is_over else Answer.REFUSED
-
-    def _note(
+    def _told(
         self,
-        lock_name: str,
         kind: Kind,
+        lock_name: str,
         owner: str,
-        answer: Answer,
+        call: Callable[[], Any],
         *,
-        began: float,
         lock: Lock | None = None,
         limit: int | None = None,
-    ) -> None:
+    ) -> tuple[Answer, Any]:
+        """What the caller is told, and what it gets."""
+        began, answer, result = time.monotonic(), Answer.DONE, None
+        try:
+            result = call()
+        except LockWaitTimeout:
+            answer = Answer.REFUSED
+        except LockStoreUnavailable:
+            answer = Answer.UNKNOWN
+        except LockLost as lost:
+            if "its lease is over" in str(lost):  # By the client's own clock: no one was asked.
+                self._promised[owner] = time.monotonic()
+            answer = self._refused(owner)
+        if result is False:  # A lock that was not held when it was released.
+            answer = self._refused(owner)
+        lock = result if kind is Kind.ACQUIRE else lock
         ended = time.monotonic()
-        call = Call(
+        noted = Call(
             kind=kind,
             owner=owner,
             answer=answer,
@@ -154,16 +148,16 @@ class Recorder:
             held_until=ended + lock.remaining if lock is not None else math.inf,
             limit=limit,
         )
-        self.histories[lock_name].append(call)
+        self.histories[lock_name].append(noted)
         if answer is Answer.DONE and lock is not None:
-            self._promised[owner] = call.held_until
+            self._promised[owner] = noted.held_until
+        return answer, result
 
+    def _refused(self, owner: str) -> Answer:
+        """What a refusal tells of the lock.
 
-def _told(call: Callable[[], _T]) -> tuple[Answer, _T | None]:
-    """What the caller is told, and what it gets."""
-    try:
-        return Answer.DONE, call()
-    except LockWaitTimeout:
-        return Answer.REFUSED, None
-    except LockStoreUnavailable:
-        return Answer.UNKNOWN, None
+        Nothing, after the end that its holder was promised last: then the holder itself counts the
+        lock as lost. A renewal whose answer comes late promises less than the one before.
+        """
+        is_over = self._promised[owner] <= time.monotonic()
+        return Answer.UNKNOWN if is_over else Answer.REFUSED

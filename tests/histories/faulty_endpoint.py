@@ -1,6 +1,6 @@
 """A DynamoDB endpoint on loopback that fails on purpose: for clients, a bad network and a bad day.
 
-    client ──HTTP──▶ faulty endpoint ──▶ backend (a table in memory)
+    client ──HTTP──▶ faulty endpoint ──▶ a table in memory
 
 Each fault happens to one request, chosen by a seeded source: the same seed gives the same faults in
 the order in which requests arrive. A request is repeated by the client only, never by the network:
@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -37,6 +37,7 @@ _WRITES: Final = frozenset({"UpdateItem", "PutItem", "DeleteItem", "TransactWrit
 _LATEST_SECONDS: Final = 60.0
 """For which a write is held back at most, after it was given up."""
 _RESET: Final = struct.pack("ii", 1, 0)
+_WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Fault(Enum):
@@ -49,18 +50,6 @@ class Fault(Enum):
     THROTTLE = "refused, because there are too many"
     ERROR = "passed on, and answered as an internal error"
     HELD_BACK = "given up by the client, and passed on afterwards"
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a backend answers."""
-
-    status: int
-    body: bytes
-
-
-Backend = Callable[[str, bytes], Reply]
-"""Does an operation of DynamoDB, by its name and the body of the request."""
 
 
 @dataclass
@@ -115,10 +104,10 @@ class Faults:
 
 
 @contextmanager
-def faulty_endpoint(backend: Backend, faults: Faults) -> Iterator[str]:
-    """Serves the backend with these faults; yields the endpoint's URL."""
-    handler = type("Handler", (_Handler,), {"backend": staticmethod(backend), "faults": faults})
-    server = _Server(("127.0.0.1", 0), handler)
+def faulty_endpoint(table: Any, faults: Faults) -> Iterator[str]:  # noqa: ANN401 - a MemoryTable or what wraps one
+    """Serves a table in memory with these faults, one request at a time; yields the URL."""
+    more = {"table": table, "faults": faults, "mutex": threading.Lock()}
+    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), more))
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
@@ -143,46 +132,59 @@ class _Handler(BaseHTTPRequestHandler):
     """One connection of a client."""
 
     protocol_version = "HTTP/1.1"
-    backend: Backend
+    table: Any
     faults: Faults
+    mutex: threading.Lock
     wbufsize = -1  # One packet for a reply.
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         operation = self.headers["X-Amz-Target"].rpartition(".")[2]
         for request in self.faults.due():
-            self.backend(*request)
+            self._do(*request)
         fault, late = self.faults.next()
         if fault is Fault.HELD_BACK:
             self.faults.hold_back(operation, body)
             time.sleep(_GIVEN_UP_SECONDS)
-            self._end_connection(reset=True)
-            return
-        if fault is Fault.LOST_REQUEST:
+        if fault in (Fault.HELD_BACK, Fault.LOST_REQUEST):
             self._end_connection(reset=True)
             return
         if fault is Fault.THROTTLE:
-            self._answer(_error("ProvisionedThroughputExceededException", 400))
+            self._answer(*_error("ProvisionedThroughputExceededException", 400))
             return
         time.sleep(late if fault is Fault.DELAY else 0)
-        reply = self.backend(operation, body)
+        status, reply = self._do(operation, body)
         if fault is Fault.LOST_REPLY:
             self._end_connection()
         elif fault is Fault.RESET:
-            self._answer(reply, bytes_sent=len(reply.body) // 2)
+            self._answer(status, reply, bytes_sent=len(reply) // 2)
             self._end_connection(reset=True)
+        elif fault is Fault.ERROR:
+            self._answer(*_error("InternalServerError", 500))
         else:
-            self._answer(_error("InternalServerError", 500) if fault is Fault.ERROR else reply)
+            self._answer(status, reply)
+
+    def _do(self, operation: str, body: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer."""
+        method = getattr(self.table, _WORD_START.sub("_", operation).lower())
+        try:
+            with self.mutex:
+                answer = method(**json.loads(body))
+        except ClientError as error:
+            # With the item, or the reasons, that came with it.
+            response: dict[str, Any] = dict(error.response)
+            return _error(response.pop("Error")["Code"], 400, **response)
+        return 200, json.dumps(answer).encode()
 
     def log_message(self, *_: object) -> None:
         """Says nothing."""
 
-    def _answer(self, reply: Reply, *, bytes_sent: int | None = None) -> None:
-        self.send_response(reply.status)
+    def _answer(self, status: int, body: bytes, *, bytes_sent: int | None = None) -> None:
+        self.send_response(status)
         self.send_header("Content-Type", "application/x-amz-json-1.0")
-        self.send_header("Content-Length", str(len(reply.body)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(reply.body[:bytes_sent])
+        self.wfile.write(body[:bytes_sent])
         self.wfile.flush()
 
     def _end_connection(self, *, reset: bool = False) -> None:
@@ -192,32 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
 
-def _error(code: str, status: int) -> Reply:
+def _error(code: str, status: int, **more: Any) -> tuple[int, bytes]:  # noqa: ANN401 - of the response
+    """An error as DynamoDB describes it."""
     name = f"com.amazonaws.dynamodb.v20120810#{code}"
-    return Reply(status, json.dumps({"__type": name, "message": "on purpose"}).encode())
-
-
-_WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
-
-
-def memory_backend(table: Any) -> Backend:  # noqa: ANN401 - a MemoryTable or what wraps one
-    """Answers requests from a table in memory, one at a time."""
-    mutex = threading.Lock()
-
-    def send(operation: str, body: bytes) -> Reply:
-        method = getattr(table, _WORD_START.sub("_", operation).lower())
-        try:
-            with mutex:
-                answer = method(**json.loads(body))
-        except ClientError as error:
-            return Reply(400, json.dumps(_described(error)).encode())
-        return Reply(200, json.dumps(answer).encode())
-
-    return send
-
-
-def _described(error: ClientError) -> dict[str, Any]:
-    """An error as DynamoDB describes it; with the item, or the reasons, that came with it."""
-    response: dict[str, Any] = dict(error.response)
-    code = response.pop("Error")["Code"]
-    return {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "no", **response}
+    return status, json.dumps({"__type": name, "message": "on purpose", **more}).encode()

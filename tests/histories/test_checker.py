@@ -51,115 +51,96 @@ LEASE_ENDS = granted("anna", 1, 0, 1, until=4)
 MOST_READERS = 3
 READS, WRITES = replace(ANNA[0], limit=MOST_READERS), replace(ANNA[0], limit=1)
 
-RIGHT: dict[str, tuple[list[Call], int]] = {
-    "a reader beside a reader": (
-        [READS, replace(granted("ben", 2, 2, 3), limit=MOST_READERS)],
-        MOST_READERS,
+
+def case(*history: Call, limit: int = 1) -> tuple[list[Call], int]:
+    """A history of a lock with this limit."""
+    return [*history], limit
+
+
+RIGHT = {
+    "a reader beside a reader": case(
+        READS, replace(granted("ben", 2, 2, 3), limit=MOST_READERS), limit=MOST_READERS
     ),
-    "a writer that is refused beside a reader": (
-        [READS, replace(refused("ben", 2, 3), limit=1)],
-        MOST_READERS,
+    "a writer that is refused beside a reader": case(
+        READS, replace(refused("ben", 2, 3), limit=1), limit=MOST_READERS
     ),
-    "one after the other": ([*ANNA, granted("ben", 2, 6, 7)], 1),
-    "granted before the release is answered": ([*ANNA, granted("ben", 2, 2, 4.5)], 1),
-    "two beside each other, of two permits": ([*ANNA, granted("ben", 2, 2, 3)], 2),
-    "refused while another holds": ([*ANNA, refused("ben", 2, 3)], 1),
-    "refused because of an acquire whose reply was lost": (
-        [lost("anna", 0), refused("b", 2, 3)],
-        1,
+    "one after the other": case(*ANNA, granted("ben", 2, 6, 7)),
+    "granted before the release is answered": case(*ANNA, granted("ben", 2, 2, 4.5)),
+    "two beside each other, of two permits": case(*ANNA, granted("ben", 2, 2, 3), limit=2),
+    "refused while another holds": case(*ANNA, refused("ben", 2, 3)),
+    "refused because of an acquire whose reply was lost": case(lost("anna", 0), refused("b", 2, 3)),
+    "an acquire of unknown outcome that never happened": case(lost("a", 0), granted("b", 2, 3, 4)),
+    "a release of unknown outcome that happened": case(
+        ANNA[0], released("anna", 2, 0, UNKNOWN), granted("ben", 2, 3, 4)
     ),
-    "an acquire of unknown outcome that never happened": ([lost("a", 0), granted("b", 2, 3, 4)], 1),
-    "a release of unknown outcome that happened": (
-        [ANNA[0], released("anna", 2, 0, UNKNOWN), granted("ben", 2, 3, 4)],
-        1,
+    "a release that is repeated after a lost reply": case(
+        ANNA[0], released("anna", 2, 0, UNKNOWN), granted("ben", 2, 3, 4), released("anna", 5, 6)
     ),
-    "a release that is repeated after a lost reply": (
-        [ANNA[0], released("anna", 2, 0, UNKNOWN), granted("ben", 2, 3, 4), released("anna", 5, 6)],
-        1,
+    "granted after the end of the lease": case(LEASE_ENDS, granted("ben", 2, 3, 5)),
+    "a heartbeat that comes too late": case(
+        LEASE_ENDS, granted("ben", 2, 4, 5), renewed("anna", 6, 7, answer=REFUSED)
     ),
-    "granted after the end of the lease": ([LEASE_ENDS, granted("ben", 2, 3, 5)], 1),
-    "a heartbeat that comes too late": (
-        [LEASE_ENDS, granted("ben", 2, 4, 5), renewed("anna", 6, 7, answer=REFUSED)],
-        1,
+    "a lost reply, and the same token for the same owner": case(
+        lost("anna", 0), granted("anna", 1, 2, 3), granted("anna", 1, 4, 5)
     ),
-    "a lost reply, and the same token for the same owner": (
-        [lost("anna", 0), granted("anna", 1, 2, 3), granted("anna", 1, 4, 5)],
-        1,
+    "refused because of a lost acquire that came before a later grant": case(
+        *ANNA,
+        lost("ben", 5),
+        granted("carl", 3, 6, 7),
+        refused("dora", 8, 9),
+        released("carl", 10, 11),
+        granted("emil", 4, 12, 13),
+        limit=2,
     ),
+    "refused while the lock is paused": case(*ANNA, paused(6, 7), refused("ben", 8, 9)),
+    "granted in the moment of a pause": case(*ANNA, paused(6, 9), granted("ben", 2, 7, 8)),
+    "granted after the pause": case(
+        *ANNA, paused(6, 7), paused(8, 9, limit=None), granted("ben", 2, 10, 11)
+    ),
+    "granted because a resume of unknown outcome happened": case(
+        *ANNA, paused(6, 7), paused(8, 0, UNKNOWN, limit=None), granted("ben", 2, 10, 11)
+    ),
+    "a holder of a paused lock renews": case(ANNA[0], paused(2, 3), renewed("anna", 4, 5)),
 }
-RIGHT |= {
-    "refused because of a lost acquire that came before a later grant": (
-        [
-            *ANNA,
-            lost("ben", 5),
-            granted("carl", 3, 6, 7),
-            refused("dora", 8, 9),
-            released("carl", 10, 11),
-            granted("emil", 4, 12, 13),
-        ],
-        2,
+WRONG = {
+    "granted while the lock is paused": case(*ANNA, paused(6, 7), granted("ben", 2, 8, 9)),
+    "granted above a ceiling": case(
+        ANNA[0], paused(2, 2.5, limit=1), granted("ben", 2, 3, 3.5), limit=2
     ),
-    "refused while the lock is paused": ([*ANNA, paused(6, 7), refused("ben", 8, 9)], 1),
-    "granted in the moment of a pause": ([*ANNA, paused(6, 9), granted("ben", 2, 7, 8)], 1),
-    "granted after the pause": (
-        [*ANNA, paused(6, 7), paused(8, 9, limit=None), granted("ben", 2, 10, 11)],
-        1,
+    "refused after the pause": case(
+        *ANNA, paused(6, 7), paused(8, 9, limit=None), refused("ben", 10, 11)
     ),
-    "granted because a resume of unknown outcome happened": (
-        [*ANNA, paused(6, 7), paused(8, 0, UNKNOWN, limit=None), granted("ben", 2, 10, 11)],
-        1,
+    "a writer beside a reader": case(
+        READS, replace(granted("ben", 2, 2, 3), limit=1), limit=MOST_READERS
     ),
-    "a holder of a paused lock renews": ([ANNA[0], paused(2, 3), renewed("anna", 4, 5)], 1),
-}
-WRONG: dict[str, tuple[list[Call], int]] = {
-    "granted while the lock is paused": ([*ANNA, paused(6, 7), granted("ben", 2, 8, 9)], 1),
-    "granted above a ceiling": (
-        [ANNA[0], paused(2, 2.5, limit=1), granted("ben", 2, 3, 3.5)],
-        2,
+    "a reader beside a writer": case(
+        WRITES, replace(granted("ben", 2, 2, 3), limit=MOST_READERS), limit=MOST_READERS
     ),
-    "refused after the pause": (
-        [*ANNA, paused(6, 7), paused(8, 9, limit=None), refused("ben", 10, 11)],
-        1,
+    "a reader that is refused beside a reader": case(
+        READS, replace(refused("ben", 2, 3), limit=MOST_READERS), limit=MOST_READERS
     ),
-    "a writer beside a reader": (
-        [READS, replace(granted("ben", 2, 2, 3), limit=1)],
-        MOST_READERS,
+    "two inside": case(*ANNA, granted("ben", 2, 2, 3)),
+    "three inside, of two permits": case(
+        *ANNA, granted("ben", 2, 2, 3), granted("carl", 3, 2, 3), limit=2
     ),
-    "a reader beside a writer": (
-        [WRITES, replace(granted("ben", 2, 2, 3), limit=MOST_READERS)],
-        MOST_READERS,
+    "the token goes back": case(
+        granted("anna", 5, 0, 1), released("anna", 2, 3), granted("b", 4, 4, 5)
     ),
-    "a reader that is refused beside a reader": (
-        [READS, replace(refused("ben", 2, 3), limit=MOST_READERS)],
-        MOST_READERS,
+    "a token used twice": case(*ANNA, granted("ben", 1, 6, 7)),
+    "another token for the same owner": case(granted("anna", 1, 0, 1), granted("anna", 2, 2, 3)),
+    "a release of another's lock": case(*ANNA, released("ben", 2, 3)),
+    "granted because another's release was obeyed": case(
+        ANNA[0], released("ben", 2, 3, UNKNOWN), granted("carl", 2, 4, 5)
     ),
-    "two inside": ([*ANNA, granted("ben", 2, 2, 3)], 1),
-    "three inside, of two permits": (
-        [*ANNA, granted("ben", 2, 2, 3), granted("carl", 3, 2, 3)],
-        2,
+    "a release that is refused while the owner holds": case(
+        ANNA[0], released("anna", 2, 3, REFUSED)
     ),
-    "the token goes back": (
-        [granted("anna", 5, 0, 1), released("anna", 2, 3), granted("b", 4, 4, 5)],
-        1,
-    ),
-    "a token used twice": ([*ANNA, granted("ben", 1, 6, 7)], 1),
-    "another token for the same owner": ([granted("anna", 1, 0, 1), granted("anna", 2, 2, 3)], 1),
-    "a release of another's lock": ([*ANNA, released("ben", 2, 3)], 1),
-    "granted because another's release was obeyed": (
-        [ANNA[0], released("ben", 2, 3, UNKNOWN), granted("carl", 2, 4, 5)],
-        1,
-    ),
-    "a release that is refused while the owner holds": (
-        [ANNA[0], released("anna", 2, 3, REFUSED)],
-        1,
-    ),
-    "renewed after the release": ([*ANNA, renewed("anna", 6, 7)], 1),
-    "granted again after the release": ([*ANNA, granted("anna", 1, 6, 7)], 1),
-    "refused although the lock is free": ([*ANNA, refused("ben", 6, 7)], 1),
-    "granted before the end of the lease": ([LEASE_ENDS, granted("ben", 2, 2, 3)], 1),
-    "granted before the end of a renewed lease": (
-        [LEASE_ENDS, renewed("anna", 2, 3, until=9), granted("ben", 2, 5, 6)],
-        1,
+    "renewed after the release": case(*ANNA, renewed("anna", 6, 7)),
+    "granted again after the release": case(*ANNA, granted("anna", 1, 6, 7)),
+    "refused although the lock is free": case(*ANNA, refused("ben", 6, 7)),
+    "granted before the end of the lease": case(LEASE_ENDS, granted("ben", 2, 2, 3)),
+    "granted before the end of a renewed lease": case(
+        LEASE_ENDS, renewed("anna", 2, 3, until=9), granted("ben", 2, 5, 6)
     ),
 }
 

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from tests.model.durable.scenes import DURABLE_MUTANTS
 from tests.model.search import Report
-from tests.model.searches import BY_NAME_ONLY, DURABLE, MUTANTS, SEARCHES, run_named
+from tests.model.searches import BY_NAME_ONLY, MUTANTS, SEARCHES, run_named
 
 
 def _names() -> str:
-    sections = {
-        "searches": [*SEARCHES, *DURABLE],
-        "large": [*BY_NAME_ONLY],
-        "mutants": [*MUTANTS, *DURABLE_MUTANTS],
-    }
-    return "\n".join(f"{title}:\n  " + "\n  ".join(names) for title, names in sections.items())
+    sections = {"searches": SEARCHES, "large": BY_NAME_ONLY, "mutants": MUTANTS}
+    return "\n".join("\n  ".join((f"{title}:", *names)) for title, names in sections.items())
 
 
 def _tell(report: Report) -> str:
     verdict = "all invariants hold" if report.broken is None else f"BROKEN: {report.broken}"
-    orders = f" in {report.orders:,} orders" if report.orders else ""
-    first = f"{report.name}: {report.states:,} states, {report.steps:,} moves{orders}; {verdict}"
+    first = f"{report.name}: {report.states:,} states, {report.steps:,} moves; {verdict}"
     return "\n".join([first, *report.trace])
 
 

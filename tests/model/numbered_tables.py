@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, Final, NamedTuple, cast
 
 from fairlock.aws.lock_table import LockTable
 from fairlock.protocol import schema
-from fairlock.protocol.items import read_state, read_waiter
+from fairlock.protocol.items import is_waiter, read_state, read_waiter
 from fairlock.protocol.model import LockState, SeenLock, Waiter
 from fairlock.protocol.table_requests import Put
 from fairlock.testing.fake_table import Key, MemoryTable
@@ -76,9 +77,8 @@ class NumberedTables:
         self._numbers_of_items: dict[int, int] = {}
         self._tables = Numbered()
         self._answers = Numbered()
-        self._shown: dict[int, int] = {}
-        self._outcomes: dict[tuple[int, int], Outcome] = {}
-        self._locks: dict[int, LockOfTable] = {}
+        self.apply, self.lock = cache(self._apply), cache(self._lock)
+        self.show_late = cache(self._show_late)
         self._number({})
 
     def items(self, table: int) -> dict[Key, Item]:
@@ -91,19 +91,11 @@ class NumberedTables:
     def answer_number(self, answer: object) -> int:
         return self._answers.number((type(answer), described(answer)), answer)
 
-    def apply(self, table: int, call: Call) -> Outcome:
-        """Does a request, which happens at once or not at all.
-
-        The call must live as long as this object, which remembers it by its identity.
-        """
-        key = (table, id(call))
-        found = self._outcomes.get(key)
-        if found is None:
-            self._memory.items = dict(self.items(table))
-            answer = getattr(self._lock_table, call.method)(call.payload)
-            after = self._number(self._memory.items)
-            found = self._outcomes[key] = Outcome(after, self.answer_number(answer))
-        return found
+    def _apply(self, table: int, call: Call) -> Outcome:
+        """Does a request, which happens at once or not at all."""
+        self._memory.items = dict(self.items(table))
+        answer = getattr(self._lock_table, call.method)(call.payload)
+        return Outcome(self._number(self._memory.items), self.answer_number(answer))
 
     def hide(self, table: int, item: Item) -> int:
         """The number of the table in which queries do not see this item yet."""
@@ -112,39 +104,23 @@ class NumberedTables:
         items[key] = {**items[key], _LATE: {"BOOL": True}}
         return self._number(items)
 
-    def show_late(self, table: int) -> int:
+    def _show_late(self, table: int) -> int:
         """The number of the table in which queries see every item."""
-        found = self._shown.get(table)
-        if found is None:
-            items = self.items(table).items()
-            shown = {key: _without_mark(item) if _LATE in item else item for key, item in items}
-            found = self._shown[table] = self._number(shown)
-        return found
+        return self._number({key: _without_mark(item) for key, item in self.items(table).items()})
 
-    def lock(self, table: int) -> LockOfTable:
+    def _lock(self, table: int) -> LockOfTable:
         """The lock of a table, read as fairlock reads it."""
-        found = self._locks.get(table)
-        if found is None:
-            items = self.items(table)
-            places = [
-                read_waiter(LOCK, item)
-                for (_, sort_key), item in items.items()
-                if sort_key.startswith(schema.WAITER_PREFIX)
-            ]
-            state = read_state(items.get((f"LOCK#{LOCK}", "STATE"), {}))
-            owners = tuple(place.owner_id for place in places)
-            by_owner = {place.owner_id: place for place in places}
-            found = self._locks[table] = LockOfTable(state, owners, by_owner)
-        return found
+        items = self.items(table)
+        waiters = [read_waiter(LOCK, item) for item in items.values() if is_waiter(item)]
+        state = read_state(items.get((f"LOCK#{LOCK}", "STATE"), {}))
+        owners = tuple(waiter.owner_id for waiter in waiters)
+        return LockOfTable(state, owners, dict(zip(owners, waiters, strict=True)))
 
     def seen(self, table: int) -> SeenLock:
         """The lock of a table and its oldest waiters, as a holder remembers them."""
-        waiters = [
-            read_waiter(LOCK, item)
-            for (_, sort_key), item in sorted(self.items(table).items())
-            if sort_key.startswith(schema.WAITER_PREFIX)
-        ]
-        return SeenLock(state=self.lock(table).state, waiters=tuple(waiters))
+        in_order = [item for _, item in sorted(self.items(table).items()) if is_waiter(item)]
+        waiters = tuple(read_waiter(LOCK, item) for item in in_order)
+        return SeenLock(state=self.lock(table).state, waiters=waiters)
 
     def _number(self, items: dict[Key, Item]) -> int:
         keys = list(items) if self._by_arrival else sorted(items)
@@ -179,7 +155,8 @@ class _LockTable(LockTable):
 
 
 def _without_mark(item: Item) -> Item:
-    return {name: value for name, value in item.items() if name != _LATE}
+    """The same item if it has no mark: `_number_of_item` knows it by its identity."""
+    return {n: value for n, value in item.items() if n != _LATE} if _LATE in item else item
 
 
 def described(value: object) -> str:

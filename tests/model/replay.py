@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 from unittest.mock import patch
 
 from fairlock.aws.executions import Delivery, Execution
@@ -44,22 +44,14 @@ from tests.support import START_MS, Operations
 
 # Which function of fairlock made a request: the model's moves carry those names.
 
-_NO_REQUESTS: Final = frozenset(
-    {
-        "claim_of",
-        "read_claim",
-        "has_ended",
-        "is_fenced",
-        "work_is_over",
-    }
-    | {"gave_back_before", "is_of_a_run_that_ended"}
-    # A part of a transaction whose other part gives it its name.
-    | {"still_reaped"}
-    # The poll of a Python client: it decides nothing, and no operation of the model makes it.
-    | {"lock_and_oldest_waiters"}
-    # Parts of requests, and the rules that choose one.
-    | {"beside_newer", "delete_waiter", "eviction", "next_step", "removal"}
-)
+_REQUESTS: Final = {
+    *("Update", "Delete", "Transaction", "Query"),
+    *("list[Delete]", "tuple[Transaction, Holder]"),
+}
+"""What functions return that make requests."""
+_OTHERS: Final = {"delete_waiter", "lock_and_oldest_waiters"}
+"""A part of a hand-off, which gives it its name; and the poll of a Python client, which decides
+nothing."""
 
 
 def _places(
@@ -73,8 +65,8 @@ def _places(
         for name, value in vars(module).items()
         if inspect.isfunction(value)
         and value.__module__ in made_in
-        and not name.startswith("_")
-        and name not in _NO_REQUESTS
+        and value.__annotations__["return"] in _REQUESTS
+        and name not in _OTHERS
     ]
 
 
@@ -97,27 +89,15 @@ END_HEARTBEAT: Final = "end_heartbeat"
 READ: Final = "read"
 
 
-class Names:
-    """The names of the requests made since the last `forget`."""
+Names: TypeAlias = dict[int, str]
+"""The name of each request that was made since the names were cleared, by its identity."""
 
-    def __init__(self) -> None:
-        self._names: dict[int, str] = {}
 
-    def forget(self) -> None:
-        self._names.clear()
-
-    def remember(self, name: str, made: object) -> None:
-        request = made[0] if isinstance(made, tuple) else made
-        self._names[id(request)] = name
-        if isinstance(request, Transaction):
-            self._names |= {id(request.state): name, id(request.other): name}
-
-    def of(self, request: object) -> str:
-        """Fails for a request of an unknown function: the model would not know what it is."""
-        whole = self._names.get(id(request))
-        if whole is None and isinstance(request, Transaction):
-            return self._names[id(request.state)]
-        return self._names[id(request)] if whole is None else whole
+def _name_of(request: object, names: Names) -> str:
+    """Fails for a request of an unknown function: the model would not know what it is."""
+    if isinstance(request, Transaction) and id(request) not in names:
+        request = request.state
+    return names[id(request)]
 
 
 @contextmanager
@@ -134,7 +114,10 @@ def _remembering(names: Names, name: str, maker: Callable[..., Any]) -> Callable
     @functools.wraps(maker)
     def make(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever the maker takes and makes
         made = maker(*args, **kwargs)
-        names.remember(name, made)
+        request = made[0] if isinstance(made, tuple) else made
+        names[id(request)] = name
+        if isinstance(request, Transaction):
+            names.update({id(request.state): name, id(request.other): name})
         return made
 
     return make
@@ -162,7 +145,7 @@ _NOT_MADE: Final = {PUSH, DESCRIBE, END_HEARTBEAT, READ}
 """Calls whose payload is made by none of the protocol's functions."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """A request to the world: what is asked, and the name of the function that asks it."""
 
@@ -263,7 +246,7 @@ class RecordedWorld:
 
     def _ask(self, method: str, payload: object) -> object:
         if self.asked == len(self.answers):
-            name = method if method in _NOT_MADE else self.names.of(payload)
+            name = method if method in _NOT_MADE else _name_of(payload, self.names)
             raise _Suspended(Call(name, method, payload))
         self.asked += 1
         answer = self.answers[self.asked - 1]
@@ -283,7 +266,7 @@ Operation = Callable[[Operations, RecordedWorld], object]
 
 def run_to_next_call(operation: Operation, world: RecordedWorld) -> object:
     """A `Call` that has no answer yet, or what the operation returns, or `LockStoreUnavailable`."""
-    world.names.forget()
+    world.names.clear()
     context = LockContext(
         table=cast("LockTable", world),
         workflows=world,

@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+from tests.model.scene import Scene
 
 _Invariant = TypeVar("_Invariant", bound=StrEnum)
 State: TypeAlias = Any
-"""Whatever a world makes of it; it can be hashed."""
+"""Whatever a model makes of it; it can be hashed."""
 Move: TypeAlias = Any
-"""Whatever a world makes of it; `to` is the state that it leads to."""
+"""Whatever a model makes of it; `to` is the state that it leads to."""
 Way: TypeAlias = Sequence[tuple[State, Move]]
 """Moves, each with the state before it."""
 
 
-class World(Protocol):
-    """What is searched."""
+class Model:
+    """What is searched: states, moves between them, and what must hold.
 
-    @property
-    def start(self) -> State: ...
+    Attributes:
+        start: the first state.
+    """
+
+    start: State
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
 
     def moves(self, state: State) -> Sequence[Move]:
         """Everything that may happen next."""
+        return list(self._moves(state))
+
+    def _moves(self, state: State) -> Iterator[Move]:
+        raise NotImplementedError
 
     def request_names(self) -> frozenset[str]:
         """Names of all requests that were made so far."""
+        return frozenset()
 
     def tell(self, way: Way) -> Iterable[str]:
         """A line of each move."""
-
-
-class Checker:
-    """Names the first of the wanted invariants that does not hold, if there is one."""
-
-    def __init__(self, wanted: frozenset[StrEnum]) -> None:
-        self.wanted = wanted
+        return (move.name for _, move in way)
 
     def broken_by(self, state: State, move: Move) -> StrEnum | None:
         """What a move breaks."""
@@ -49,8 +56,9 @@ class Checker:
         """What is broken in a state from which only these moves lead on."""
 
     def pick(self, *found: tuple[_Invariant, bool]) -> _Invariant | None:
-        """The first that does not hold."""
-        return next((i for i, holds in found if not holds and i in self.wanted), None)
+        """The first of the wanted invariants that does not hold."""
+        wanted = self.scene.invariants
+        return next((i for i, holds in found if not holds and i in wanted), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +69,6 @@ class Report:
         whole: whether it saw every state; False if it ended at the most that it may see.
         states: how many different states it saw.
         steps: how many moves between them.
-        orders: in how many orders the moves can come, from the start to an end, if it was asked.
         request_names: of the requests that were made.
         broken: the invariant that does not hold at the end of the trace.
         trace: the shortest way there, a line a move.
@@ -71,111 +78,64 @@ class Report:
     whole: bool
     states: int
     steps: int
-    orders: int
     request_names: frozenset[str]
     broken: StrEnum | None
     trace: tuple[str, ...]
 
 
 class Search:
-    """Visits all states, or the first ones, until an invariant is broken.
+    """Visits all states, or the first ones, breadth first, until an invariant is broken.
 
-    Args:
-        counts_orders: whether the report says how many orders there are, which costs memory.
-        most_states: after so many the search ends; None for all.
+    After `most_states` it ends; None for all.
     """
 
-    def __init__(
-        self,
-        world: World,
-        checker: Checker,
-        *,
-        counts_orders: bool = False,
-        most_states: int | None = None,
-    ) -> None:
-        self._world, self._checker = world, checker
-        self._before: dict[State, State | None] = {world.start: None}
-        self._after: dict[State, list[State]] | None = {} if counts_orders else None
+    def __init__(self, model: Model, most_states: int | None = None) -> None:
+        self._model = model
         self._most_states = math.inf if most_states is None else most_states
+        self._before: dict[State, State | None] = {model.start: None}
         self._whole = True
         self._steps = 0
 
-    def run(self, name: str) -> Report:
-        broken, way = self._search()
-        orders = 0
-        if self._after is not None and broken is None and self._whole:
-            orders = count_orders(self._world.start, self._after.__getitem__)
+    def run(self) -> Report:
+        broken, way = self._first_broken()
         return Report(
-            name=name,
+            name=self._model.scene.name,
             whole=self._whole,
             states=len(self._before),
             steps=self._steps,
-            orders=orders,
-            request_names=self._world.request_names(),
+            request_names=self._model.request_names(),
             broken=broken,
-            trace=tuple(self._world.tell(way)),
+            trace=tuple(self._model.tell(way)),
         )
 
-    def _search(self) -> tuple[StrEnum | None, Way]:
-        level = [self._world.start]
-        broken = self._checker.broken_in(self._world.start)
+    def _first_broken(self) -> tuple[StrEnum | None, Way]:
+        model, before = self._model, self._before
+        broken = model.broken_in(model.start)
         if broken is not None:
             return broken, []
-        while level:
-            following: list[State] = []
-            for state in level:
-                if len(self._before) >= self._most_states:
-                    self._whole = False
-                    return None, []
-                moves = self._world.moves(state)
-                broken = self._checker.broken_at_rest(state, moves)
-                if broken is not None:
-                    return broken, self._way_to(state)
-                broken, move = self._take(state, moves, following)
+        found = [model.start]
+        for state in found:
+            if len(before) >= self._most_states:
+                self._whole = False
+                break
+            moves = model.moves(state)
+            broken = model.broken_at_rest(state, moves)
+            if broken is not None:
+                return broken, self._way_to(state)
+            self._steps += len(moves)
+            for move in moves:
+                broken = model.broken_by(state, move)
+                if move.to not in before:
+                    before[move.to] = state
+                    found.append(move.to)
+                    broken = broken or model.broken_in(move.to)
                 if broken is not None:
                     return broken, [*self._way_to(state), (state, move)]
-            level = following
         return None, []
-
-    def _take(
-        self, state: State, moves: Sequence[Move], following: list[State]
-    ) -> tuple[StrEnum | None, Move]:
-        """Takes all moves of a state; returns the first that breaks something, and what."""
-        before, checker = self._before, self._checker
-        self._steps += len(moves)
-        if self._after is not None:
-            self._after[state] = [move.to for move in moves]
-        for move in moves:
-            broken = checker.broken_by(state, move)
-            if move.to not in before:
-                before[move.to] = state
-                following.append(move.to)
-                broken = broken or checker.broken_in(move.to)
-            if broken is not None:
-                return broken, move
-        return None, None
 
     def _way_to(self, state: State) -> list[tuple[State, Move]]:
         way: list[tuple[State, Move]] = []
         while (before := self._before[state]) is not None:
-            way.append((before, next(m for m in self._world.moves(before) if m.to == state)))
+            way.append((before, next(m for m in self._model.moves(before) if m.to == state)))
             state = before
         return way[::-1]
-
-
-def count_orders(start: State, following: Callable[[State], list[State]]) -> int:
-    """How many ways lead from the start to states from which none leads on; fails on a circle."""
-    orders: dict[State, int] = {}
-    entered: set[State] = set()
-    todo = [start]
-    while todo:
-        state = todo[-1]
-        if state in orders:
-            todo.pop()
-        elif state in entered:
-            orders[state] = sum(orders[after] for after in following(state)) or 1
-            todo.pop()
-        else:
-            entered.add(state)
-            todo += [after for after in following(state) if after not in orders]
-    return orders[start]

@@ -12,122 +12,109 @@ import multiprocessing
 import os
 import resource
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from tests.model.contention import invariants as of_contention
-from tests.model.contention import transitions as contention
-from tests.model.contention.configurations import CONFIGURATIONS, LARGE, Configuration
+from tests.model.contention import invariants as contention
+from tests.model.contention.configurations import CONFIGURATIONS, LARGE
 from tests.model.contention.mutants import MUTANTS as MUTANTS_OF_CONTENTION
 from tests.model.durable import world as durable
 from tests.model.durable.scenes import DURABLE_MUTANTS, DURABLE_SCENES, DurableScene
-from tests.model.executions import invariants as of_executions
-from tests.model.executions import transitions as executions
+from tests.model.executions import invariants as executions
 from tests.model.executions.mutants import MUTANTS as MUTANTS_OF_EXECUTIONS
-from tests.model.executions.scenes import KNOWN_GAPS, SCENES, Scene
-from tests.model.mutant import Mutant
+from tests.model.executions.scenes import KNOWN_GAPS, SCENES, ExecutionScene
 from tests.model.replay import Names, naming
-from tests.model.search import Report, Search
+from tests.model.scene import Mutant, Scene
+from tests.model.search import Model, Report, Search
 from tests.support.checkout import Cache, digest_of, files_of_imported_packages
 from tests.support.weakened import Patch, patched
 
-Given = Configuration | Scene | DurableScene
-SEARCHES: Final[dict[str, Given]] = {
-    search.name: search for search in (*CONFIGURATIONS, *SCENES, *KNOWN_GAPS)
+HOLDING: Final = (*CONFIGURATIONS, *SCENES, *DURABLE_SCENES)
+"""Each search finds nothing."""
+SEARCHES: Final[dict[str, Scene]] = {scene.name: scene for scene in (*HOLDING, *KNOWN_GAPS)}
+BY_NAME_ONLY: Final[dict[str, Scene]] = {scene.name: scene for scene in LARGE}
+MUTANTS: Final[dict[str, Mutant]] = {
+    **MUTANTS_OF_CONTENTION,
+    **MUTANTS_OF_EXECUTIONS,
+    **DURABLE_MUTANTS,
 }
-MUTANTS: Final[dict[str, Mutant]] = {**MUTANTS_OF_CONTENTION, **MUTANTS_OF_EXECUTIONS}
-BY_NAME_ONLY: Final[dict[str, Given]] = {search.name: search for search in LARGE}
-DURABLE: Final[dict[str, Given]] = {scene.name: scene for scene in DURABLE_SCENES}
 
 
-def run(given: Given, most_states: int | None = None, patches: Iterable[Patch] = ()) -> Report:
+def control_of(name: str) -> str:
+    """The search of the protocol as it is that a mutant has to differ from."""
+    mutant = MUTANTS[name]
+    for scene in HOLDING:
+        same = replace(mutant.scene, name=scene.name, invariants=scene.invariants)
+        if same == scene and mutant.breaks in scene.invariants:
+            return scene.name
+    return f"control of {name}"
+
+
+def run(scene: Scene, most_states: int | None = None, patches: Iterable[Patch] = ()) -> Report:
     """Searches the protocol as it is, or without one of its protections."""
-    names = Names()
+    names: Names = {}
     with patched(patches), naming(names):
-        return _prepared(given, names, most_states).run(given.name)
+        return Search(_model(scene, names), most_states).run()
 
 
-def _prepared(given: Given, names: Names, most: int | None) -> Search:
-    wanted = given.invariants
-    if isinstance(given, Scene):
-        scene = executions.World(given, names)
-        checker = of_executions.Checker(scene, wanted)
-        return Search(scene, checker, counts_orders=True, most_states=most)
-    if isinstance(given, DurableScene):
-        replays = durable.World(given)
-        return Search(replays, durable.Checker(replays, wanted), most_states=most)
-    world = contention.World(given.clients, given.faults, names, given.begin)
-    return Search(world, of_contention.Checker(world, wanted), most_states=most)
+def _model(scene: Scene, names: Names) -> Model:
+    if isinstance(scene, ExecutionScene):
+        return executions.CheckedWorld(scene, names)
+    if isinstance(scene, DurableScene):
+        return durable.World(scene)
+    return contention.CheckedWorld(scene, names)
 
 
 def run_named(name: str, most_states: int | None = None) -> Report:
-    """Any search, or any mutant."""
-    mutant = {**MUTANTS, **DURABLE_MUTANTS}.get(name)
-    if mutant is not None:
-        return run(mutant.narrow_search, most_states, mutant.patches)
-    return run({**SEARCHES, **BY_NAME_ONLY, **DURABLE}[name], most_states)
-
-
-def run_control(name: str, most_states: int | None = None) -> Report:
-    """The same search as a mutant's, but of the protocol as it is."""
-    return run(MUTANTS[name].narrow_search, most_states)
-
-
-def control_of(name: str) -> str | None:
-    """A search of the protocol that contains this mutant's control, if there is one."""
-    mutant = MUTANTS[name]
-    for search in (*CONFIGURATIONS, *SCENES):
-        same = replace(mutant.search, name=search.name, invariants=search.invariants)
-        if same == search and mutant.breaks in search.invariants:
-            return search.name
-    return None
+    """Any search, any mutant, or the control of one."""
+    if name in MUTANTS:
+        return run(MUTANTS[name].scene, most_states, MUTANTS[name].patches)
+    of_mutant = MUTANTS.get(name.removeprefix("control of "))
+    return run(of_mutant.scene if of_mutant else (SEARCHES | BY_NAME_ONLY)[name], most_states)
 
 
 LONGEST_SECONDS: Final = 1_200
 """Of one test: beside others that use all of the machine, a search gets a tenth of it."""
 _FIRST: Final = ("an acquire is under way when its execution is stopped", "four share two permits")
 """The longest begin first."""
-FIRST_STATES: Final = None if os.environ.get("FAIRLOCK_SEARCH") == "all" else 10_000
-"""How many states of each search `make test` visits: most searches have fewer."""
-FIRST_DURABLE_STATES: Final = FIRST_STATES and 1_000
-"""The same of durable executions: each of their states is a replay from the beginning."""
+_SEES_ALL: Final = os.environ.get("FAIRLOCK_SEARCH") == "all"
+
+
+def _first_states(name: str) -> int | None:
+    """How many states `make test` visits: most searches have fewer; None for all.
+
+    Each state of a durable execution is a replay from the beginning.
+    """
+    is_durable = name in {scene.name for scene in DURABLE_SCENES}
+    return None if _SEES_ALL else 1_000 if is_durable else 10_000
 
 
 class Searches:
     """What the searches found; asking for a report waits for it."""
 
     def __init__(self, pool: ProcessPoolExecutor) -> None:
-        names = [*_FIRST, *(name for name in SEARCHES if name not in _FIRST), *MUTANTS]
+        controls = (control_of(name) for name, mutant in MUTANTS.items() if mutant.patches)
+        names = dict.fromkeys((*_FIRST, *SEARCHES, *MUTANTS, *controls))
         self._found = {name: pool.submit(_known, name) for name in names}
-        self._controls: dict[str, Future[Report]] = {
-            name: pool.submit(_known, name, is_control=True)
-            for name in MUTANTS
-            if control_of(name) is None
-        }
 
     def of(self, name: str) -> Report:
-        """Of a search, or of a mutant."""
+        """Of a search, of a mutant, or of its control."""
         return self._found[name].result(LONGEST_SECONDS)
 
-    def control(self, name: str) -> Report:
-        """The same search as a mutant's, but of the protocol as it is."""
-        same = control_of(name)
-        return self._controls[name].result(LONGEST_SECONDS) if same is None else self.of(same)
 
-
-def _known(name: str, *, is_control: bool = False) -> Report:
+def _known(name: str) -> Report:
     """What a search finds, or has found on the same modules before."""
-    whole = f"control of {name}" if is_control else name
-    first = f"{whole} {FIRST_STATES}"
-    for key in (whole, first):
+    most = _first_states(name)
+    first = f"{name} {most}"
+    for key in (name, first):
         report = Cache().get(_digest(), key)
-        if isinstance(report, Report) and (report.whole or FIRST_STATES):
+        if isinstance(report, Report):
             return report
-    report = (run_control if is_control else run_named)(name, FIRST_STATES)
-    Cache().put(_digest(), whole if report.whole else first, report)
+    report = run_named(name, most)
+    Cache().put(_digest(), name if report.whole else first, report)
     return report
 
 

@@ -10,14 +10,23 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import pytest
 
 from fairlock.aws.lock_table import LockTable, Written
-from fairlock.protocol.pace import AwsTime, PaceRequest, PaceState, reserve_idle, reserve_next
+from fairlock.protocol.pace import AwsTime, PaceRequest, read_pace, reserve_idle, reserve_next
 from fairlock.protocol.schema import pace_key
 from fairlock.protocol.table_requests import Update
 from fairlock.protocol.waiters import lock_and_oldest_waiters
 from fairlock.testing.fake_table import MemoryTable
+from fairlock.testing.interpreter import Item
 from tests.model.contention import transitions as contention
-from tests.model.contention.clients import NONE, Client, Faults
-from tests.model.contention.configurations import PAUL, workflows
+from tests.model.contention.configurations import (
+    OLGA,
+    PAUL,
+    Configuration,
+    anna,
+    ben,
+    carl,
+    dora,
+    workflows,
+)
 from tests.model.executions import transitions as executions
 from tests.model.executions.scenes import SCENES
 from tests.model.numbered_tables import LOCK, NumberedTables
@@ -29,6 +38,7 @@ from tests.model.replay import (
     Names,
     naming,
 )
+from tests.model.scene import Fault
 from tests.support import TABLE
 
 if TYPE_CHECKING:
@@ -39,20 +49,25 @@ Request = tuple[NumberedTables, int, Call]
 """The tables of a world, the number of one, and what is asked of it."""
 
 _CLIENTS = (
-    Client(name="anna", heartbeats=1, gives_up=True, polls=1),
-    Client(name="ben", pushed=False, polls=1),
-    Client(name="carl", limit=2),
-    Client(name="dora", limit=2, pushed=False),
+    anna(heartbeats=1, gives_up=True, polls=1),
+    ben(pushed=False, polls=1),
+    carl(limit=2),
+    dora(limit=2, pushed=False),
 )
-_ONE_GIVES_UP = (*workflows(1), Client(name="ben", gives_up=True))
-_ONE_LOWERS_THE_LIMIT = (
-    Client(name="anna", limit=2),
-    Client(name="ben", limit=2, pushed=False),
-    Client(name="carl", waits=False, pushed=False),
+_WALKED = (
+    Configuration("four", _CLIENTS, (Fault.CRASH, Fault.EPOCH)),
+    Configuration("three", workflows(3, gives_up=True)),
+    Configuration("a pause", (*workflows(2), PAUL)),
 )
-_ONE_RELEASES_THE_OTHER_BY_FORCE = (
-    Client(name="anna", waits=False, pushed=False),
-    Client(name="olga", waits=False, pushed=False, forces=True),
+_SMALL = (
+    Configuration("one gives up", (*workflows(1), ben(gives_up=True)), (Fault.LOST_REPLY,)),
+    Configuration("two", workflows(2), (Fault.LATE_JOIN,)),
+    Configuration(
+        "one lowers the limit",
+        (anna(limit=2), ben(limit=2, pushed=False), carl(waits=False, pushed=False)),
+        (Fault.EPOCH,),
+    ),
+    Configuration("one releases the other by force", (anna(waits=False, pushed=False), OLGA)),
 )
 _WALKS = 80
 
@@ -81,22 +96,12 @@ def _all_moves(world: contention.World) -> Iterator[tuple[Any, Any]]:
 
 
 def _requests_of_contention(names: Names) -> Iterator[Request]:
-    walked = (
-        contention.World(_CLIENTS, Faults(crashes=1, epochs=1), names),
-        contention.World(workflows(3, gives_up=True), Faults(), names),
-        contention.World((*workflows(2), PAUL), Faults(), names),
-    )
-    small = (
-        contention.World(_ONE_GIVES_UP, Faults(lost_replies=1), names),
-        contention.World(workflows(2), Faults(late_joins=1), names),
-        contention.World(_ONE_LOWERS_THE_LIMIT, Faults(epochs=1), names),
-        contention.World(_ONE_RELEASES_THE_OTHER_BY_FORCE, Faults(), names),
-    )
-    steps = [(world, *step) for world in walked for step in _walks(world, _WALKS)]
-    all_steps = [(world, *step) for world in small for step in _all_moves(world)]
-    for world, state, move in (*steps, *all_steps):
-        if move.call != NONE:
-            yield world.tables, state[0], world.progress.calls[move.call]
+    for scenes, steps in (_WALKED, lambda world: _walks(world, _WALKS)), (_SMALL, _all_moves):
+        for scene in scenes:
+            world = contention.World(scene, names)
+            for state, move in steps(world):
+                if move.call is not None:
+                    yield world.tables, state[0], move.call
 
 
 def _requests_of_executions(names: Names) -> Iterator[Request]:
@@ -168,16 +173,16 @@ def test_every_kind_of_request_does_the_same_as_on_moto(
     requests_of: Callable[[Names], Iterator[Request]],
     wanted: frozenset[str],
 ) -> None:
-    names = Names()
+    names: Names = {}
     with naming(names):
         requests = list(requests_of(names))
     _compare(dynamodb, requests, wanted)
 
 
 def test_a_poll_reads_the_same_as_on_moto(dynamodb: DynamoDBClient) -> None:
-    names = Names()
+    names: Names = {}
     with naming(names):
-        world = contention.World(workflows(4), Faults(), names)
+        world = contention.World(Configuration("four", workflows(4)), names)
         found = {move.to[0] for _, move in _walks(world, _WALKS)}
     by_size = {len(world.tables.items(number)): number for number in found}
     poll = lock_and_oldest_waiters(LOCK)
@@ -192,54 +197,43 @@ def test_a_poll_reads_the_same_as_on_moto(dynamodb: DynamoDBClient) -> None:
 
 # Each form of a reservation does the same to the table in memory as to moto's DynamoDB.
 
-_S: Final = 1_000_000
-NOW: Final = AwsTime(1_900_000_000 * _S, 1_900_000_002 * _S)
-ME: Final = "my-reservation-id"
-REQUEST: Final = PaceRequest(
-    name="vendor", reservation_id=ME, interval_us=6 * _S, max_wait_us=30 * _S
+_US: Final = 1_000_000
+_NOW: Final = AwsTime(1_900_000_000 * _US, 1_900_000_002 * _US)
+_ME: Final = "my-reservation-id"
+_REQUEST: Final = PaceRequest(
+    name="vendor", reservation_id=_ME, interval_us=6 * _US, max_wait_us=30 * _US
 )
 
 
-def stored(seconds: float, reservation_id: str = "another-reservation") -> PaceState:
-    next_us = NOW.early_us + round(seconds * _S)
-    return PaceState(next_us=next_us, slot_us=next_us - 6 * _S, reservation_id=reservation_id)
-
-
-STATES: Final[dict[str, PaceState | None]] = {
-    "no item": None,
-    "long ago": stored(-1_000),
-    "now": stored(0),
-    "in a moment": stored(0.000_001),
-    "as late as allowed": stored(30),
-    "too late": stored(30.000_001),
-    "mine, past": stored(-1, ME),
-    "mine, to come": stored(10, ME),
-}
-FORMS: Final[dict[str, Callable[..., Update]]] = {"idle": reserve_idle, "next": reserve_next}
-
-
-def item(state: PaceState) -> dict[str, Any]:
+def _next_slot(seconds: float, reservation_id: str = "another-reservation") -> Item:
+    """A pace whose next slot begins so long after now."""
+    next_us = _NOW.early_us + round(seconds * _US)
     return {
         **pace_key("vendor"),
-        "next_slot_us": {"N": str(state.next_us)},
-        "slot_us": {"N": str(state.slot_us)},
-        "reservation_id": {"S": state.reservation_id},
+        "next_slot_us": {"N": str(next_us)},
+        "slot_us": {"N": str(next_us - 6 * _US)},
+        "reservation_id": {"S": reservation_id},
         "expiry_time": {"N": "1"},
     }
 
 
+_PACES: Final = (
+    {},
+    *(_next_slot(seconds) for seconds in (-1_000, 0, 0.000_001, 30, 30.000_001)),
+    *(_next_slot(seconds, _ME) for seconds in (-1, 10)),
+)
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("reserve", [reserve_idle, reserve_next])
 def test_a_reservation_does_the_same_as_on_moto(
-    dynamodb: DynamoDBClient, name: str, form: str, *, again: bool
+    dynamodb: DynamoDBClient, reserve: Callable[..., Update], *, again: bool
 ) -> None:
-    state = STATES[name]
-    update = FORMS[form](REQUEST, NOW, over=state if again else None)
-    memory = MemoryTable()
-    for table in (memory, dynamodb):
-        if state is not None:
-            cast("Any", table).put_item(TableName=TABLE, Item=item(state))
-    answers = [LockTable(cast("Any", table), TABLE).update(update) for table in (memory, dynamodb)]
-    assert answers[0] == answers[1]
-    assert list(memory.items.values()) == dynamodb.scan(TableName=TABLE)["Items"]
+    for item in _PACES:
+        update = reserve(_REQUEST, _NOW, over=read_pace("vendor", item) if again else None)
+        memory: Any = MemoryTable()
+        _replace_items(memory, [item] if item else [])
+        _replace_items(dynamodb, [item] if item else [])
+        answers = [LockTable(table, TABLE).update(update) for table in (memory, dynamodb)]
+        assert answers[0] == answers[1], item
+        assert _stored(memory) == _stored(dynamodb), item

@@ -71,11 +71,11 @@ class Plan:
     """What a caller whose first write was refused decided to write next.
 
     Attributes:
-        renew: whether it renews its own permit.
+        renew: whether it renews its own permit, and writes no new one.
         evictable: the permits, as they were seen, that it takes away.
         last_token: of the lock as it was seen: the write fails if another caller came in since,
         left_ms: or left.
-        limit: the limit in force that it sets; 0 if it writes no permit.
+        limit: the limit in force that it sets.
     """
 
     renew: bool = False
@@ -86,6 +86,8 @@ class Plan:
 
     def is_possible(self, state: Lock) -> bool:
         """Whether no one came or left, and the permits to take away are as they were."""
+        if self.renew:
+            return False
         unchanged = all(state.permits.get(name) == seen for name, seen in self.evictable)
         seen_last = (state.last_token, state.left_ms) == (self.last_token, self.left_ms)
         return unchanged and seen_last
@@ -100,22 +102,20 @@ class ReferenceLocks:
     def plan(self, now_ms: int, *, lock: str, owner: str, limit: int) -> Plan | None:
         """The second write of an acquire whose first was refused now; None if there is none."""
         state = self.locks.get(lock)
-        if state is None:
+        if state is None or state.last_released == owner:
             return None
         if owner in state.permits:
             return None if state.permits[owner].is_fresh(now_ms) else Plan(renew=True)
-        if state.last_released == owner:
+        chosen = self._room(state, now_ms, limit)
+        is_one_write = not state.permits or state.limit == limit
+        if chosen is None or (is_one_write and not chosen[0]):
             return None
-        lowest = state.lowest_limit(limit)
-        seen = Plan(last_token=state.last_token, left_ms=state.left_ms)
-        if len(state.permits) < lowest:
-            is_one_write = not state.permits or state.limit == limit
-            return None if is_one_write else replace(seen, limit=lowest)
-        evictable = self._expired(state, now_ms, limit)
-        return replace(
-            seen,
-            evictable=tuple((name, replace(state.permits[name])) for name in evictable),
-            limit=state.lowest_limit(limit, leaving=evictable) if evictable else 0,
+        evictable = tuple((name, replace(state.permits[name])) for name in chosen[0])
+        return Plan(
+            evictable=evictable,
+            last_token=state.last_token,
+            left_ms=state.left_ms,
+            limit=chosen[1],
         )
 
     def acquire(
@@ -129,7 +129,9 @@ class ReferenceLocks:
             return {"acquired": True, **_held(lock, owner, permit, now_ms)}
         if state.last_released == owner:
             return self._refused(state, lock, owner, "ALREADY_RELEASED")
-        chosen = self._chosen(state, now_ms, limit, plan)
+        chosen = self._room(state, now_ms, limit)
+        if plan is not None and plan.is_possible(state):
+            chosen = tuple(name for name, _ in plan.evictable), plan.limit
         if chosen is None:
             return self._refused(state, lock, owner, "HELD")
         evictable, state.limit = chosen
@@ -163,15 +165,11 @@ class ReferenceLocks:
             return {"released": False, **_not_held(lock, owner)}
         return {"released": True, "lock_name": lock, "owner_id": owner}
 
-    def _chosen(
-        self, state: Lock, now_ms: int, limit: int, plan: Plan | None
-    ) -> tuple[tuple[str, ...], int] | None:
+    def _room(self, state: Lock, now_ms: int, limit: int) -> tuple[tuple[str, ...], int] | None:
         """Owners that are evicted for a new holder, and the limit that is then in force.
 
         None if there is no permit for it.
         """
-        if plan is not None and plan.limit and plan.is_possible(state):
-            return tuple(name for name, _ in plan.evictable), plan.limit
         if len(state.permits) < state.lowest_limit(limit):
             return (), state.lowest_limit(limit)
         evictable = self._expired(state, now_ms, limit)

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
 from fairlock.protocol import pace
-from fairlock.protocol.pace import AwsTime, PaceRequest, PaceState, Slot, TooLate
-from fairlock.protocol.table_requests import Update
 from fairlock.store import turns
 from tests.property.pace_fleet import Fleet, faults, played
-from tests.support.weakened import Patch, patched, weak
+from tests.support.weakened import Patch, edited, patched, weak
 
 SEEDS: Final = int(os.environ.get("PACE_SEEDS", "12"))
 _MOST_SEEDS_OF_A_MUTANT: Final = 200
@@ -30,11 +27,12 @@ HOURLY: Final = Fleet(
 )
 BURSTS: Final = Fleet(burst=4, waits=(0.0, 60.0), **WRONG_CLOCKS, **LOSSES)
 LONG_WAITS: Final = Fleet(rate=(1, 700), waits=(1_500.0, 3_000.0), pause=700, calls=4, **LOSSES)
+LATE: Final = Fleet(slow=2, frozen=30, waits=(0.0, 120.0))
 FLEETS: Final = {
     "right clocks and a network that works": Fleet(),
     "wrong clocks": Fleet(**WRONG_CLOCKS),
     "lost and repeated requests, late copies": Fleet(**LOSSES),
-    "slow answers and processes that stand still": Fleet(slow=2, frozen=30, waits=(0.0, 120.0)),
+    "slow answers and processes that stand still": LATE,
     "all at once": ALL,
     "bursts of four": BURSTS,
     "slots closer than the edges of AWS's time": Fleet(
@@ -59,53 +57,21 @@ def test_a_fleet_that_loses_nothing_wastes_no_slot() -> None:
     assert len(run.begun()) == len(run.slots) > 10
 
 
-def _idle_by(edge: str) -> Patch:
-    """Knows one edge of AWS's time only."""
-
-    def reserve(request: PaceRequest, now: AwsTime, *, over: PaceState | None) -> Update:
-        at = getattr(now, edge)
-        return pace.reserve_idle(request, AwsTime(at, at), over=over)
-
-    return turns, "reserve_idle", reserve
-
-
 def _both_forms_without(condition: str) -> tuple[Patch, ...]:
     return tuple(weak(turns, name, condition) for name in ("reserve_idle", "reserve_next"))
 
 
-def _read_of_another(name: str, item: Any) -> PaceState | None:  # noqa: ANN401 - an item
-    state = pace.read_pace(name, item)
-    return state and replace(state, reservation_id="")
-
-
-def _reserve_however_late(request: PaceRequest, now: AwsTime, *, over: PaceState | None) -> Update:
-    return pace.reserve_next(replace(request, max_wait_us=10**12), now, over=over)
-
-
-_TAKE: Final = turns.Turn.take
-
-
-def _take_another(turn: Any, context: Any) -> TooLate | None:  # noqa: ANN401 - of a Turn
-    turn._slot = None  # noqa: SLF001 - as it was before the call
-    return _TAKE(turn, context)
-
-
-def _refused(turn: Any, state: PaceState, now: AwsTime) -> TooLate:  # noqa: ANN401 - a Turn
-    return TooLate(wait_us=turn._request.wait_us(state.next_us, now))  # noqa: SLF001 - as it does
-
-
-LATE: Final = Fleet(slow=2, frozen=30, waits=(0.0, 120.0))
-REFUSED_FOR_SURE: Final[Patch] = (turns.Turn, "_refused", _refused)
+REFUSED_FOR_SURE: Final = edited(turns.Turn, "_refused", "not is_certain", "False")
 MUTANTS: Final[dict[str, tuple[Fleet, str, tuple[Patch, ...]]]] = {
     "idle by the late edge": (
         ALL,
         "within an interval|before it|callers begin within",
-        (_idle_by("late_us"),),
+        (edited(pace, "reserve_idle", "now.early_us", "now.late_us"),),
     ),
     "idle writes by the early edge": (
         Fleet(**WRONG_CLOCKS),
         "found no other",
-        (_idle_by("early_us"),),
+        (edited(pace, "reserve_idle", "now.late_us", "now.early_us"),),
     ),
     "idle asks for nothing": (
         Fleet(**LOSSES, waits=(30.0,)),
@@ -121,17 +87,17 @@ MUTANTS: Final[dict[str, tuple[Fleet, str, tuple[Patch, ...]]]] = {
     "waits by the late edge": (
         Fleet(**WRONG_CLOCKS),
         "before it",
-        ((Slot, "wait_us", lambda slot, now: max(0, slot.begins_us - now.late_us)),),
+        (edited(pace.Slot, "wait_us", "now.early_us", "now.late_us"),),
     ),
     "no slot is ever over": (
         LATE,
         "callers begin within",
-        ((Slot, "is_over", lambda _slot, _now: False),),
+        ((pace.Slot, "is_over", lambda _slot, _now: False),),
     ),
     "finds no slot of its own": (
         HOURLY,
         "that was refused",
-        ((turns, "read_pace", _read_of_another), REFUSED_FOR_SURE),
+        (edited(turns.Turn, "reserve", "is_mine = ", "is_mine = False and "), REFUSED_FOR_SURE),
     ),
     "asks for no id": (
         Fleet(**LOSSES),
@@ -146,13 +112,13 @@ MUTANTS: Final[dict[str, tuple[Fleet, str, tuple[Patch, ...]]]] = {
     "waits as long as it takes": (
         Fleet(pause=3),
         "a caller waits for",
-        ((turns, "reserve_next", _reserve_however_late),),
+        (edited(pace, "reserve_next", "request.max_wait_us", "10**12"),),
     ),
     "takes every refusal for certain": (BURSTS, "that was refused", (REFUSED_FOR_SURE,)),
     "forgets its slot": (
         LONG_WAITS,
         "that was refused",
-        ((turns.Turn, "take", _take_another),),
+        (edited(turns.Turn, "take", "while True:", "self._slot = None\n    while True:"),),
     ),
 }
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import astuple, dataclass
-from enum import Enum, IntEnum
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from fairlock.errors import LockStoreUnavailable
@@ -26,92 +25,6 @@ from fairlock.testing.interpreter import Item
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import time_ms
 from tests.support import START_MS, Operations
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Faults:
-    """How often each thing may still happen.
-
-    Attributes:
-        crashes: a workflow ends in the middle, and so does what it runs; a polling caller stops.
-        orphans: a workflow ends, but the handler that it called goes on.
-        lost_replies: a request happened, but the caller does not hear of it, or is killed in this
-            moment; it begins the operation again.
-        lost_pushes: Step Functions does not take the answer.
-        repeats: boto3 sends a write twice, and returns the second answer.
-        epochs: so much time passes that all leases are over.
-        late_joins: a join has happened, and its waiter is not seen by queries until its next step.
-        copies: a write is given up after its time-out and sent again, and the first sending stays
-            on the wire; or its caller begins the operation again.
-        late_calls: an invocation of acquire is given up after its time-out and sent again; the
-            first one reaches the function later, which then does all that an acquire does.
-    """
-
-    crashes: int = 0
-    orphans: int = 0
-    lost_replies: int = 0
-    lost_pushes: int = 0
-    repeats: int = 0
-    epochs: int = 0
-    late_joins: int = 0
-    copies: int = 0
-    late_calls: int = 0
-
-
-class Fault(IntEnum):
-    """What goes wrong in a move; the first of them in the order of `Faults`."""
-
-    CRASH = 0
-    ORPHAN = 1
-    LOST_REPLY = 2
-    LOST_PUSH = 3
-    REPEAT = 4
-    EPOCH = 5
-    LATE_JOIN = 6
-    COPY = 7
-    LATE_CALL = 8
-    LANDS = 9
-    """What a copy does when it may: it needs no allowance."""
-    HELD_BACK = 10
-    """As `COPY`, but no sending arrived: the caller begins again."""
-
-
-NONE: Final = -1
-
-
-class Budget:
-    """Numbers for all rests of an allowance of faults; number 0 is the whole of it."""
-
-    def __init__(self, allowed: Faults) -> None:
-        whole = astuple(allowed)
-        ranges = [range(most, -1, -1) for most in whole]
-        self._rests = list(itertools.product(*ranges))
-        numbers = {rest: number for number, rest in enumerate(self._rests)}
-        self._after = [
-            [
-                numbers.get(tuple(left - (i == kind) for i, left in enumerate(rest)), NONE)
-                for kind in range(len(whole))
-            ]
-            for rest in self._rests
-        ]
-        self._exhausted = [not any(rest) for rest in self._rests]
-        self._spent = [
-            tuple(most - left for most, left in zip(whole, rest, strict=True))
-            for rest in self._rests
-        ]
-
-    def spend(self, rest: int, kind: int) -> int:
-        """What is left after one more fault of this kind; NONE if there is none left."""
-        return self._after[rest][kind]
-
-    def exhausted(self, rest: int) -> bool:
-        """Whether nothing more goes wrong."""
-        return self._exhausted[rest]
-
-    def spent(self, rest: int, *kinds: int) -> bool:
-        """Whether any of these faults has happened."""
-        return any(self._spent[rest][kind] for kind in kinds)
-
 
 LEASE_MS: Final = 10_000
 _CALLS_MS: Final = 100
@@ -220,15 +133,8 @@ OPERATING: Final = {
     Status.FORCING,
     Status.LIMITING,
 }
-OVER: Final = {
-    Status.DONE,
-    Status.NOT_HELD,
-    Status.REFUSED,
-    Status.SUPERSEDED,
-    Status.FENCED,
-    Status.DEAD,
-    Status.ENDLESS,
-}
+_ONGOING: Final = {Status.IDLE, Status.ASLEEP, Status.WORKING, Status.HAS_LIMITED}
+OVER: Final = {*Status} - OPERATING - _ONGOING
 
 
 class Local(NamedTuple):
@@ -353,33 +259,24 @@ def operate(
                 only_newest=client.version,
             )
             return store.acquire(acquisition, seen=_BUSY if client.supposes_busy else None)
-        case Status.SEEING | Status.FORCING | Status.LIMITING:
-            return _operate_on_others(client, local, store)
         case Status.RENEWING:
             return store.heartbeat(
                 HeartbeatRequest(lock_name=LOCK, owner_id=owner_id, lease_ms=LEASE_MS)
             )
-        case Status.CANCELLING:
-            arn = client.execution_arn
-            request = ReleaseRequest(
-                lock_name=LOCK, owner_id=owner_id, waits=True, ticket=ticket, execution_arn=arn
-            )
-            return store.release(request)
-        case _:
-            request = ReleaseRequest(lock_name=LOCK, owner_id=owner_id)
-            return store.release(request, seen=remembered)
-
-
-def _operate_on_others(client: Client, local: Local, store: Operations) -> object:
-    match local.status:
         case Status.SEEING:
             return store.read_state(LOCK)
         case Status.FORCING:
             return store.force_release(ForceReleaseRequest(fencing_token=local.told, **_BY_OLGA))
-        case _:
+        case Status.LIMITING:
             limit = client.sets[local.calls - 1]
             store.change_ceiling(SetCeilingRequest(limit=limit, **_BY_OLGA))
             return None
+        case _:
+            request = ReleaseRequest(lock_name=LOCK, owner_id=owner_id)
+            if local.status is Status.CANCELLING:
+                arn = client.execution_arn
+                request = replace(request, waits=True, ticket=ticket, execution_arn=arn)
+            return store.release(request, seen=remembered)
 
 
 _BY_OLGA: Final[dict[str, Any]] = {

@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import cache
 
 from fairlock.clock import is_over
 from fairlock.protocol.model import Holder, LockState
-from tests.model import search
-from tests.model.contention.clients import (
-    OVER,
-    Client,
-    Fault,
-    Status,
-)
+from tests.model.contention.clients import OVER, Client, Status
 from tests.model.contention.transitions import FIRST_CLIENT, Move, State, World
 from tests.model.numbered_tables import LockOfTable
-from tests.model.replay import TICKS, next_epoch, time_ms
+from tests.model.replay import TICKS, Names, next_epoch, time_ms
+from tests.model.scene import Fault, Scene
 
 # After a fault, when no operation is under way: does one more call set the lock going again?
 #
@@ -34,7 +30,7 @@ class Recovery:
 
     def works(self, state: State) -> bool:
         """Whether each of these calls, and all of them one after another, do what they must."""
-        if self._world.budget.spent(state[2], Fault.CRASH, Fault.ORPHAN):
+        if self._world.has_met(state, Fault.CRASH, Fault.ORPHAN):
             state = (state[0], next_epoch(state[1]), *state[2:])
         sleepers = [at for at in self._clients(state) if self._status(state, at) is Status.ASLEEP]
         newcomer = len(state) - 1
@@ -168,22 +164,20 @@ _LOSE_ANSWERS = (Fault.LOST_REPLY, Fault.COPY, Fault.LATE_CALL)
 _NEED_RECOVERY = (Fault.CRASH, Fault.ORPHAN, Fault.LOST_PUSH, *_LOSE_ANSWERS)
 
 
-class Checker(search.Checker):
-    """Checks the states and moves of one world; remembers its findings on tables and clients."""
+class CheckedWorld(World):
+    """Checks its states and moves; remembers its findings on tables and clients."""
 
-    def __init__(self, world: World, wanted: frozenset[StrEnum]) -> None:
-        super().__init__(wanted)
-        self.world = world
-        self._limits = {client.owner_id: client.limit for client in world.clients}
-        self._ages = {client.owner_id: i for i, client in reversed([*enumerate(world.clients)])}
-        self._forgers = {client.owner_id for client in world.clients if client.forges}
-        self._tables: dict[int, Invariant | None] = {}
-        self._changes: dict[tuple[int, int, int], tuple[Invariant | None, list[str]]] = {}
-        self._clients: dict[tuple[int, ...], Invariant | None] = {}
-        self._recovery = Recovery(world)
+    def __init__(self, scene: Scene, names: Names) -> None:
+        super().__init__(scene, names)
+        self._limits = {client.owner_id: client.limit for client in self.clients}
+        self._ages = {client.owner_id: i for i, client in reversed([*enumerate(self.clients)])}
+        self._forgers = {client.owner_id for client in self.clients if client.forges}
+        self._table, self._change = cache(self._in_table), cache(self._by_change)
+        self._client = cache(self._in_client)
+        self._recovery = Recovery(self)
         self._versions = {
             at: client.version
-            for at, client in enumerate(world.clients, start=FIRST_CLIENT)
+            for at, client in enumerate(self.clients, start=FIRST_CLIENT)
             if client.version is not None
         }
 
@@ -193,18 +187,21 @@ class Checker(search.Checker):
         before, after, instant = state[0], move.to[0], move.to[1]
         if before == after:
             return None
-        key = (before, after, instant)
-        if key not in self._changes:
-            old, new = self.world.tables.lock(before), self.world.tables.lock(after)
-            self._changes[key] = (
-                self._change(old, new, instant),
-                _evicted(old.state, new.state, instant),
-            )
-        found, evicted = self._changes[key]
+        found, evicted = self._change(before, after, instant)
         early = evicted and any(self._runs(state, owner) for owner in evicted)
         return found or (self.pick((Invariant.EVICTED, False)) if early else None)
 
-    def _change(self, before: LockOfTable, after: LockOfTable, instant: int) -> Invariant | None:
+    def _by_change(
+        self, table: int, next_table: int, instant: int
+    ) -> tuple[Invariant | None, list[str]]:
+        """What a change of the table breaks, and whom it evicts."""
+        before, after = self.tables.lock(table), self.tables.lock(next_table)
+        evicted = _evicted(before.state, after.state, instant)
+        return self._broken_by_change(before, after, instant), evicted
+
+    def _broken_by_change(
+        self, before: LockOfTable, after: LockOfTable, instant: int
+    ) -> Invariant | None:
         old, new = before.state, after.state
         if any(_ends_earlier(holder, new) for holder in old.holders):
             return self.pick((Invariant.END, False))
@@ -235,33 +232,26 @@ class Checker(search.Checker):
 
     def _runs(self, state: State, owner_id: str) -> bool:
         at = FIRST_CLIENT + self._ages[owner_id]
-        local = self.world.local(state, at)
+        local = self.local(state, at)
         return local.status is not Status.DEAD and not local.orphaned
 
     # --- states
 
     def broken_in(self, state: State) -> Invariant | None:
-        table, instant, rest = state[:3]
-        if table not in self._tables:
-            self._tables[table] = self._table(self.world.tables.lock(table))
-        if self._tables[table] is not None:
-            return self._tables[table]
-        lost = int(self.world.budget.spent(rest, *_LOSE_ANSWERS))
+        table, instant = state[:2]
+        found = self._table(table)
+        lost = self.has_met(state, *_LOSE_ANSWERS)
         for number in state[FIRST_CLIENT:-1]:
-            key = (table, instant, number, lost)
-            if key not in self._clients:
-                self._clients[key] = self._client(*key)
-            if self._clients[key] is not None:
-                return self._clients[key]
-        return self._newest_only(state) if self._versions else None
+            found = found or self._client(table, instant, number, lost)
+        return found or (self._newest_only(state) if self._versions else None)
 
     def _newest_only(self, state: State) -> Invariant | None:
-        lock = self.world.tables.lock(state[0]).state
+        lock = self.tables.lock(state[0]).state
         for at, version in self._versions.items():
-            local, mine = self.world.local(state, at), lock.holder(self._owner(at))
+            local, mine = self.local(state, at), lock.holder(self._owner(at))
             granted = local.told if mine is None else mine.fencing_token
             higher = [other for other, v in self._versions.items() if v > version]
-            told = [self.world.local(state, other).told for other in higher]
+            told = [self.local(state, other).told for other in higher]
             is_refused = local.status is Status.SUPERSEDED
             found = self.pick(
                 (Invariant.NEWEST, not any(0 < token < granted for token in told)),
@@ -276,15 +266,15 @@ class Checker(search.Checker):
 
     def _knows(self, state: State, lock: LockState, at: int) -> bool:
         """Whether a client was told of a grant, or has one and will be told, because it lives."""
-        local = self.world.local(state, at)
+        local = self.local(state, at)
         lives = local.status not in (Status.DEAD, Status.IDLE)
         return bool(local.told) or (lives and lock.holder(self._owner(at)) is not None)
 
     def _owner(self, at: int) -> str:
-        return self.world.clients[at - FIRST_CLIENT].owner_id
+        return self.clients[at - FIRST_CLIENT].owner_id
 
-    def _table(self, lock: LockOfTable) -> Invariant | None:
-        state, waiting, _ = lock
+    def _in_table(self, table: int) -> Invariant | None:
+        state, waiting, _ = self.tables.lock(table)
         tokens = [h.fencing_token for h in state.holders]
         lowest = min((self._limits[h.owner_id] for h in state.holders), default=math.inf)
         return self.pick(
@@ -295,10 +285,10 @@ class Checker(search.Checker):
             (Invariant.QUEUE, not any(state.holder(owner) for owner in waiting)),
         )
 
-    def _client(self, table: int, instant: int, number: int, lost: int) -> Invariant | None:
-        lock, waiting, _ = self.world.tables.lock(table)
-        local = self.world.progress.known[number].local
-        client = self.world.clients[local.client]
+    def _in_client(self, table: int, instant: int, number: int, lost: bool) -> Invariant | None:  # noqa: FBT001 - a part of the key
+        lock, waiting, _ = self.tables.lock(table)
+        local = self.progress.known[number].local
+        client = self.clients[local.client]
         status = local.status
         sure = client.pushed or instant < TICKS
         mine = lock.holder(client.owner_id)
@@ -315,24 +305,24 @@ class Checker(search.Checker):
             (Invariant.ENDLESS, status is not Status.ENDLESS),
             (Invariant.ENDED, not ended or mine is None),
             (Invariant.GONE, not ended or superseded or client.owner_id not in waiting),
-            (Invariant.ANSWER, status is not Status.NOT_HELD or forced or bool(lost) or not sure),
+            (Invariant.ANSWER, status is not Status.NOT_HELD or forced or lost or not sure),
         )
 
     def broken_at_rest(self, state: State, _moves: Sequence[Move]) -> Invariant | None:
         """The first that does not hold while no operation is under way: sleepers must be told."""
-        known, rest = self.world.progress.known, state[2]
+        known = self.progress.known
         if any(known[number].active for number in state[FIRST_CLIENT:-1]):
             return None
-        if self.world.budget.spent(rest, *_NEED_RECOVERY):
-            heals = Invariant.HEALS not in self.wanted or self._recovery.works(state)
+        if self.has_met(state, *_NEED_RECOVERY):
+            heals = Invariant.HEALS not in self.scene.invariants or self._recovery.works(state)
             return self.pick((Invariant.HEALS, heals))
-        seen = self.world.tables.lock(state[0])
+        seen = self.tables.lock(state[0])
         lock, head = seen.state, min(seen.waiting, key=seen.order_of, default=None)
         untold = (
-            self.world.local(state, at).status is Status.ASLEEP
+            self.local(state, at).status is Status.ASLEEP
             and client.pushed
             and lock.holder(client.owner_id) is not None
-            for at, client in enumerate(self.world.clients, start=FIRST_CLIENT)
+            for at, client in enumerate(self.clients, start=FIRST_CLIENT)
         )
         return self.pick(
             (Invariant.WAKE_UP, head is None or not self._has_room(lock, head)),

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.aws.lock_table import Written
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Refusal
-from tests.model.contention.clients import (
-    NONE,
-    OVER,
-    Budget,
-    Client,
-    Fault,
-    Faults,
-    Local,
-    Status,
-)
+from tests.model import search
+from tests.model.contention.clients import OVER, Client, Local, Status
 from tests.model.contention.progress import Progress
 from tests.model.numbered_tables import EMPTY, NumberedTables
-from tests.model.replay import DESCRIBE, PUSH, Names, next_epoch
+from tests.model.replay import DESCRIBE, PUSH, Call, Names, next_epoch
+from tests.model.scene import Fault, Scene, spend, spent
 
-State = tuple[int, ...]
-"""Numbers: the table, the instant, the faults that are left, what is on the wire, and how far each
-client is."""
+NONE: Final = -1
+State = tuple[Any, ...]
+"""Numbers of the table and the instant; the faults that are left; what is on the wire; numbers of
+how far each client is."""
 WIRE: Final = 3
-"""Where a state has the request that is still on its way: its number and 1; 0 if there is none."""
+"""Where a state has the request that is still on its way, if there is one."""
 FIRST_CLIENT: Final = 4
 _REPEATABLE: Final = {"update", "delete"}
 _WRITES: Final = {*_REPEATABLE, "transact"}
@@ -40,49 +34,37 @@ class Move(NamedTuple):
 
     Attributes:
         by: whose it is, as a place in the state; NONE if time passes.
-        call: the number of its request; NONE if it has none.
+        call: its request, if it has one.
+        fault: what goes wrong, if anything does.
     """
 
     to: State
     by: int
-    call: int
-    fault: int
+    call: Call | None
+    fault: Fault | None = None
 
 
-class World:
+class World(search.Model):
     """A table, its clients, and the faults that may happen.
 
     The last client is a newcomer that takes no steps by itself, see `Recovery`.
     """
 
-    def __init__(
-        self,
-        clients: tuple[Client, ...],
-        faults: Faults,
-        names: Names,
-        begin: tuple[str, ...] = (),
-    ) -> None:
-        most = max(client.limit for client in clients)
-        clients = (*clients, Client(name="newcomer", waits=False, limit=most))
-        self.clients = clients
-        self.budget = Budget(faults)
-        self._late_joins = faults.late_joins > 0
+    def __init__(self, scene: Scene, names: Names) -> None:
+        super().__init__(scene)
+        most = max(client.limit for client in scene.actors)
+        self.clients = (*scene.actors, Client(name="newcomer", waits=False, limit=most))
         self.tables = NumberedTables(by_arrival=True)
-        self.progress = Progress(clients, self.tables, names)
-        self.start: State = (EMPTY, 0, 0, 0, *self.progress.first())
+        self.progress = Progress(self.clients, self.tables, names)
+        self.start: State = (EMPTY, 0, scene.faults, None, *self.progress.first())
         self._pushed = {outcome: self.tables.answer_number(outcome) for outcome in Delivery}
         self._written = self.tables.answer_number(Written({}))
         self._liveness = {value: self.tables.answer_number(Execution(value)) for value in Liveness}
-        for name in begin:
+        for name in scene.begin:
             self.start = self._after_first_operation(self.start, name)
 
-    def moves(self, state: State) -> list[Move]:
-        """Everything that may happen next."""
-        return list(self._moves(state))
-
     def _moves(self, state: State) -> Iterator[Move]:
-        _, instant, rest, wire = state[:FIRST_CLIENT]
-        fails = not self.budget.exhausted(rest)
+        _, instant, fails, wire = state[:FIRST_CLIENT]
         for at in range(FIRST_CLIENT, len(state) - 1):
             for number in self.progress.starts(state[at], instant):
                 yield self.step(state, at, number)
@@ -92,9 +74,13 @@ class World:
                 yield from self._deaths(state, at)
         if spent := self._spend(state, Fault.EPOCH):
             later = (spent[0], next_epoch(instant), *spent[2:])
-            yield Move(later, NONE, NONE, Fault.EPOCH)
+            yield Move(later, NONE, None, Fault.EPOCH)
         if wire:
             yield self._landed(state)
+
+    def has_met(self, state: State, *faults: Fault) -> bool:
+        """Whether any of these faults has happened."""
+        return not spent(self.scene.faults, state[2]).isdisjoint(faults)
 
     def tell(self, way: Iterable[tuple[State, Move]]) -> Iterator[str]:
         """The steps, each with the lock and the queue after it."""
@@ -102,7 +88,7 @@ class World:
             yield f"{number:3}. {_event(self, before, move):76} {_table(self, move.to)}"
 
     def _after_first_operation(self, state: State, name: str) -> State:
-        at = FIRST_CLIENT + self.progress.index_of[name]
+        at = FIRST_CLIENT + [client.name for client in self.clients].index(name)
         is_under_way = True
         while is_under_way:
             [number] = self.progress.starts(state[at], state[1])
@@ -116,37 +102,41 @@ class World:
         A join and its confirmation are one move, unless queries may see joins in part. A reply may
         be lost between the two in any case.
         """
-        asked, after, answer = self._ask(state, number)
+        call, (after, answer) = self._call(number), self._ask(state, number)
         answered = self.progress.answered(number, answer, state[1])
         after = _with(after, at, answered)
-        if not self._late_joins and self._confirms(answered):
-            return self.step(after, at, answered)._replace(call=asked)
-        return Move(after, at, asked, NONE)
+        if Fault.LATE_JOIN not in self.scene.faults and self._confirms(answered):
+            return self.step(after, at, answered)._replace(call=call)
+        return Move(after, at, call)
 
     def _confirms(self, number: int) -> bool:
         call = self.progress.known[number].call
-        return call is not None and self.progress.calls[call].name == "confirm_join"
+        return call is not None and call.name == "confirm_join"
+
+    def _call(self, number: int) -> Call:
+        """The next request of a client that is in an operation."""
+        call = self.progress.known[number].call
+        assert call is not None
+        return call
 
     def local(self, state: State, at: int) -> Local:
         """How far the client at this place of a state is."""
         return self.progress.known[state[at]].local
 
     def request_names(self) -> frozenset[str]:
-        return frozenset(call.name for call in self.progress.calls)
+        return frozenset(call.name for call in self.progress.calls.values())
 
-    def _ask(self, state: State, number: int) -> tuple[int, State, int]:
-        """Number of the request, the state when it has happened, number of the answer."""
-        asked = self.progress.known[number].call
-        assert asked is not None
-        call = self.progress.calls[asked]
+    def _ask(self, state: State, number: int) -> tuple[State, int]:
+        """The state when the request has happened, and the number of the answer."""
+        call = self._call(number)
         if call.method == PUSH:
-            return asked, *self._push(state, *call.payload)
+            return self._push(state, *call.payload)
         if call.method == DESCRIBE:
-            return asked, state, self._liveness[self._liveness_of(state, call.payload)]
+            return state, self._liveness[self._liveness_of(state, call.payload)]
         if self.progress.known[number].local.half_joined:
-            return asked, (self.tables.show_late(state[0]), *state[1:]), self._written
+            return (self.tables.show_late(state[0]), *state[1:]), self._written
         done = self.tables.apply(state[0], call)
-        return asked, (done.table, *state[1:]), done.answer
+        return (done.table, *state[1:]), done.answer
 
     def _push(self, state: State, task_token: str, answer: Grant | Refusal) -> tuple[State, int]:
         known = self.progress.known
@@ -173,28 +163,25 @@ class World:
 
     def _spend(self, state: State, kind: Fault) -> State | None:
         """The state after one more fault of this kind; None if there is none left."""
-        left = self.budget.spend(state[2], kind)
-        return None if left == NONE else (*state[:2], left, *state[WIRE:])
+        left = spend(state[2], kind)
+        return None if left is None else (*state[:2], left, *state[WIRE:])
 
     def _failures(self, state: State, at: int, number: int) -> Iterator[Move]:
         """The same request again, with each fault that may still happen to it."""
-        progress = self.progress
-        asked = progress.known[number].call
-        assert asked is not None
-        call = progress.calls[asked]
+        progress, call = self.progress, self._call(number)
         asking = progress.number(progress.known[number].local.again())
         yield from self._late_join(state, at, number)
         if spent := self._spend(state, Fault.LOST_REPLY):
-            _, after, _ = self._ask(spent, number)
-            yield Move(_with(after, at, asking), at, asked, Fault.LOST_REPLY)
+            after, _ = self._ask(spent, number)
+            yield Move(_with(after, at, asking), at, call, Fault.LOST_REPLY)
         if call.method == PUSH and (spent := self._spend(state, Fault.LOST_PUSH)):
             unknown = progress.answered(number, self._pushed[Delivery.UNKNOWN], state[1])
-            yield Move(_with(spent, at, unknown), at, asked, Fault.LOST_PUSH)
+            yield Move(_with(spent, at, unknown), at, call, Fault.LOST_PUSH)
         if call.method in _REPEATABLE and (spent := self._spend(state, Fault.REPEAT)):
             second = self.tables.apply(self.tables.apply(state[0], call).table, call)
             answered = progress.answered(number, second.answer, state[1])
             after = (second.table, *spent[1:])
-            yield Move(_with(after, at, answered), at, asked, Fault.REPEAT)
+            yield Move(_with(after, at, answered), at, call, Fault.REPEAT)
         yield from self._copies(state, at, number, asking)
         yield from self._late_calls(state, at, number, asking)
 
@@ -215,7 +202,7 @@ class World:
                 waited = _with(
                     _after_a_timeout(spent), FIRST_CLIENT + i, self.progress.number(late)
                 )
-                yield Move(_with(waited, at, asking), at, NONE, Fault.LATE_CALL)
+                yield Move(_with(waited, at, asking), at, None, Fault.LATE_CALL)
 
     def _copies(self, state: State, at: int, number: int, asking: int) -> Iterator[Move]:
         """A sending of this write stays on the wire, for at least as long as a time-out.
@@ -224,29 +211,25 @@ class World:
         up, and begins the operation again. DynamoDB remembers the request token of a transaction
         that was committed, so a copy of that one changes nothing.
         """
-        asked, spent = self.progress.known[number].call, self._spend(state, Fault.COPY)
-        assert asked is not None
-        call = self.progress.calls[asked]
+        call, spent = self._call(number), self._spend(state, Fault.COPY)
         if spent is None or state[WIRE] or call.method not in _WRITES:
             return
-        waited = _with(_after_a_timeout(spent), WIRE, asked + 1)
-        yield Move(_with(waited, at, asking), at, asked, Fault.HELD_BACK)
+        waited = _with(_after_a_timeout(spent), WIRE, call)
+        yield Move(_with(waited, at, asking), at, call, Fault.HELD_BACK)
         done = self.tables.apply(state[0], call)
         if call.method != "transact" or done.answer != self._written:
             yield self.step(waited, at, number)._replace(fault=Fault.COPY)
 
     def _landed(self, state: State) -> Move:
         """The request on the wire arrives; no one waits for its answer."""
-        asked = state[WIRE] - 1
-        done = self.tables.apply(state[0], self.progress.calls[asked])
-        after = (done.table, *state[1:WIRE], 0, *state[FIRST_CLIENT:])
-        return Move(after, NONE, asked, Fault.LANDS)
+        done = self.tables.apply(state[0], state[WIRE])
+        after = (done.table, *state[1:WIRE], None, *state[FIRST_CLIENT:])
+        return Move(after, NONE, state[WIRE], Fault.LANDS)
 
     def _late_join(self, state: State, at: int, number: int) -> Iterator[Move]:
         """A transaction that joins is seen by a query only in part, until its caller goes on."""
-        known, spent = self.progress.known[number], self._spend(state, Fault.LATE_JOIN)
-        assert known.call is not None
-        call = self.progress.calls[known.call]
+        call, spent = self._call(number), self._spend(state, Fault.LATE_JOIN)
+        local = self.progress.known[number].local
         if (
             spent is None
             or call.name != "join_queue"
@@ -254,10 +237,10 @@ class World:
         ):
             return
         done = self.tables.apply(state[0], call)
-        if done.answer == self._written and not known.local.half_joined:
+        if done.answer == self._written and not local.half_joined:
             late = self.tables.hide(done.table, call.payload.other.item)
-            half = self.progress.number(known.local._replace(half_joined=True), call)
-            yield Move(_with((late, *spent[1:]), at, half), at, known.call, Fault.LATE_JOIN)
+            half = self.progress.number(local._replace(half_joined=True), call)
+            yield Move(_with((late, *spent[1:]), at, half), at, call, Fault.LATE_JOIN)
 
     def _deaths(self, state: State, at: int) -> Iterator[Move]:
         known = self.progress.known[state[at]]
@@ -267,11 +250,10 @@ class World:
             return
         if spent := self._spend(state, Fault.CRASH):
             dead = self.progress.number(local.dead()._replace(told=self._knew(state, local)))
-            yield Move(_with(spent, at, dead), at, NONE, Fault.CRASH)
+            yield Move(_with(spent, at, dead), at, None, Fault.CRASH)
         if known.call is not None and (spent := self._spend(state, Fault.ORPHAN)):
-            call = self.progress.calls[known.call]
-            orphan = self.progress.number(local._replace(orphaned=True), call)
-            yield Move(_with(spent, at, orphan), at, NONE, Fault.ORPHAN)
+            orphan = self.progress.number(local._replace(orphaned=True), known.call)
+            yield Move(_with(spent, at, orphan), at, None, Fault.ORPHAN)
 
     def _knew(self, state: State, local: Local) -> int:
         """The grant that a client with a version knew of when it died; or had made by itself."""
@@ -287,41 +269,24 @@ class World:
         return 0 if untold else mine.fencing_token
 
 
-def _with(state: State, at: int, number: int) -> State:
-    return (*state[:at], number, *state[at + 1 :])
+def _with(state: State, at: int, new: object) -> State:
+    return (*state[:at], new, *state[at + 1 :])
 
 
 def _after_a_timeout(state: State) -> State:
     return (state[0], state[1] + 1, *state[2:])
 
 
-_FAULTS: Final[dict[int, str]] = {
-    Fault.CRASH: "dies",
-    Fault.ORPHAN: "dies, but its handler goes on",
-    Fault.LOST_REPLY: "happens, but the caller is not told and begins again",
-    Fault.LOST_PUSH: "is lost",
-    Fault.REPEAT: "is sent twice",
-    Fault.LATE_JOIN: "happens, but queries do not show its waiter yet",
-    Fault.COPY: "is sent again after its time-out; the first sending stays on the wire",
-    Fault.HELD_BACK: "stays on the wire; the caller begins again after its time-out",
-    Fault.LATE_CALL: "calls, and calls again after its time-out; the first call stays on the wire",
-    Fault.EPOCH: "time passes, until all leases of before are over",
-}
-
-
 def _event(world: World, before: State, move: Move) -> str:
-    if move.fault == Fault.LANDS:
-        return f"the late copy of {world.progress.calls[move.call].name} lands"
     if move.by == NONE:
-        return _FAULTS[move.fault]
+        return f"the late copy of {move.call.name} lands" if move.call else str(move.fault)
     at = move.by
     client = world.clients[at - FIRST_CLIENT]
     status = world.local(move.to, at).status
     then = "" if before[at] == move.to[at] else f" → {status.value}"
-    if move.call == NONE:
-        return f"{client.name} {_FAULTS[move.fault]}"
-    name = world.progress.calls[move.call].name
-    fault = f", {_FAULTS[move.fault]}" if move.fault != NONE else ""
+    if move.call is None:
+        return f"{client.name} {move.fault}"
+    fault = f", {move.fault}" if move.fault else ""
     moved = before[0] != move.to[0]
     others = [
         f", {world.clients[i - FIRST_CLIENT].name} is told"
@@ -329,7 +294,7 @@ def _event(world: World, before: State, move: Move) -> str:
         if i != at and before[i] != move.to[i]
     ]
     effect = "" if moved or others else " (changes nothing)"
-    return f"{client.name}: {name}{fault}{''.join(others)}{effect}{then}"
+    return f"{client.name}: {move.call.name}{fault}{''.join(others)}{effect}{then}"
 
 
 def _table(world: World, state: State) -> str:

@@ -15,7 +15,8 @@ from aws_durable_execution_sdk_python.exceptions import SuspendExecution
 
 from fairlock.durable import durable_lock, holding
 from fairlock.store import release
-from tests.model.mutant import Mutant
+from tests.model.scene import Fault, Faults, Mutant, Scene
+from tests.support.weakened import edited
 
 # A durable context over recorded operations: one move performs one operation, or suspends.
 #
@@ -60,14 +61,12 @@ class RecordedContext:
         log: what is recorded.
         left: how many operations may still be performed.
         dies: whether the function is killed before what it performs is recorded.
-        again: how many callbacks were made again; only a mutant does.
     """
 
     arn: str
     log: dict[str, Recorded]
     left: int = 1
     dies: bool = False
-    again: int = 0
     performed: list[str] = field(default_factory=list)
     state: Any = field(default_factory=NoOperations)
     _step_id_prefix: None = None
@@ -125,8 +124,8 @@ class RecordedContext:
 
 
 def callback_id(arn: str, name: str) -> str:
-    """Tells the callbacks of all executions apart."""
-    return f"{arn}|{name}"
+    """Tells the callbacks of all executions apart, in letters that a callback id may have."""
+    return f"{arn}|{name}".encode().hex()
 
 
 class Invariant(StrEnum):
@@ -147,14 +146,15 @@ class Execution(NamedTuple):
         log: its recorded operations.
         is_late: whether its longest wait is over.
         entered: how many owner ids it has made.
-        again: how many callbacks it has made again.
     """
 
     status: str = "running"
     log: Log = ()
     is_late: bool = False
     entered: int = 0
-    again: int = 0
+
+    def recorded(self, name: str, operation: Recorded) -> Execution:
+        return self._replace(log=tuple({**dict(self.log), name: operation}.items()))
 
 
 class State(NamedTuple):
@@ -163,7 +163,7 @@ class State(NamedTuple):
     Attributes:
         table: number of the table's content.
         anna_holds: whether the direct owner still has the lock.
-        kills, lost, timeouts, stops: how many may still come.
+        left: the faults that may still happen.
         passes: how many reap passes of the stopped execution were made.
         fault: what went wrong on the way here.
     """
@@ -171,12 +171,13 @@ class State(NamedTuple):
     table: int
     executions: tuple[Execution, ...]
     anna_holds: bool
-    kills: int
-    lost: int
-    timeouts: int
-    stops: int
+    left: Faults
     passes: int = 0
     fault: Invariant | None = None
+
+    def with_(self, at: int, execution: Execution) -> State:
+        executions = (*self.executions[:at], execution, *self.executions[at + 1 :])
+        return self._replace(executions=executions)
 
 
 class Move(NamedTuple):
@@ -187,107 +188,83 @@ class Move(NamedTuple):
     must: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DurableScene:
-    """One search.
+@dataclass(frozen=True, slots=True)
+class DurableScene(Scene):
+    """Durable executions, behind an owner who has the lock at first if `begin` names one.
 
     Attributes:
-        executions: how many want the lock.
-        anna_holds: whether a direct owner has it at first, who releases some time.
-        kills: how many functions die between the effect of an operation and its record.
-        lost: how many pushes are lost.
-        timeouts: how many fallback periods pass.
-        stops: how many executions are stopped, at most one.
         gives_up: whether the longest wait may end.
         fails: whether the work raises an error.
         passes_through: whether another owner comes and goes after each release.
     """
 
-    name: str
-    executions: int = 1
-    anna_holds: bool = False
-    kills: int = 0
-    lost: int = 0
-    timeouts: int = 0
-    stops: int = 0
+    invariants: frozenset[StrEnum] = frozenset(Invariant)
     gives_up: bool = False
     fails: bool = False
     passes_through: bool = False
-    invariants: frozenset[StrEnum] = frozenset(Invariant)
 
 
+_ONE: Final = (Execution(),)
+_TWO: Final = (Execution(), Execution())
+_ANNA: Final = ("anna",)
 DURABLE_SCENES: Final = (
-    DurableScene(name="a function dies at any of its operations, alone", kills=2),
+    DurableScene("a function dies at any of its operations, alone", _ONE, (Fault.KILL, Fault.KILL)),
     DurableScene(
-        name="a function whose work fails dies at any of its operations", kills=2, fails=True
+        "a function whose work fails dies at any of its operations",
+        _ONE,
+        (Fault.KILL, Fault.KILL),
+        fails=True,
     ),
     DurableScene(
-        name="a durable execution waits, dies, and pushes to it are lost",
-        anna_holds=True,
-        kills=1,
-        lost=1,
-        timeouts=1,
+        "a durable execution waits, dies, and pushes to it are lost",
+        _ONE,
+        (Fault.KILL, Fault.LOST_PUSH, Fault.TIMEOUT),
+        begin=_ANNA,
     ),
     DurableScene(
-        name="a durable execution gives up in the moment in which it is handed the lock",
-        anna_holds=True,
-        kills=1,
-        lost=1,
+        "a durable execution gives up in the moment in which it is handed the lock",
+        _ONE,
+        (Fault.KILL, Fault.LOST_PUSH),
+        begin=_ANNA,
         gives_up=True,
     ),
-    DurableScene(name="two durable executions, whose functions die", executions=2, kills=2),
+    DurableScene("two durable executions, whose functions die", _TWO, (Fault.KILL, Fault.KILL)),
     DurableScene(
-        name="two durable executions behind an owner, one of which gives up",
-        executions=2,
-        anna_holds=True,
+        "two durable executions behind an owner, one of which gives up",
+        _TWO,
+        begin=_ANNA,
         gives_up=True,
     ),
     DurableScene(
-        name="two durable executions behind an owner, a death and a lost push",
-        executions=2,
-        anna_holds=True,
-        kills=1,
-        lost=1,
+        "two durable executions behind an owner, a death and a lost push",
+        _TWO,
+        (Fault.KILL, Fault.LOST_PUSH),
+        begin=_ANNA,
     ),
     DurableScene(
-        name="one of two durable executions is stopped, at any time",
-        executions=2,
-        anna_holds=True,
-        lost=1,
-        stops=1,
+        "one of two durable executions is stopped, at any time",
+        _TWO,
+        (Fault.LOST_PUSH, Fault.STOP),
+        begin=_ANNA,
     ),
-    DurableScene(name="three durable executions", executions=3, lost=1),
+    DurableScene("three durable executions", (Execution(), *_TWO), (Fault.LOST_PUSH,)),
     DurableScene(
-        name="a release is repeated after another owner has come and gone",
-        kills=1,
+        "a release is repeated after another owner has come and gone",
+        _ONE,
+        (Fault.KILL,),
         passes_through=True,
     ),
 )
-_ALONE: Final = DurableScene(name="alone", kills=1)
-_BEHIND: Final = DurableScene(name="behind", anna_holds=True, lost=1)
+_ALONE: Final = DurableScene("alone", _ONE, (Fault.KILL,))
+_BEHIND: Final = DurableScene("behind", _ONE, (Fault.LOST_PUSH,), begin=_ANNA)
 
 
-def _enter_unrecorded(step: Any) -> Any:  # noqa: ANN401 - a method
-    def unrecorded(self: RecordedContext, func: Any, name: str, config: Any = None) -> Any:  # noqa: ANN401 - same
-        return func(None) if name.endswith("enter") else step(self, func, name, config)
-
-    return unrecorded
-
-
-def _callback_anew(create: Any) -> Any:  # noqa: ANN401 - a method
-    def again(self: RecordedContext, name: str, config: Any) -> Any:  # noqa: ANN401 - same
-        if self.left:
-            return create(self, name, config)
-        # A replay that has nothing else to do made another one.
-        self.log.setdefault(f"{name} again", Recorded("started"))
-        return create(self, f"{name} again", config)
-
-    return again
-
-
-def _never_leaves(_self: object, _purpose: str, *, entered: bool) -> None:
-    assert isinstance(entered, bool)
-
+_NOT_THERE: Final = "if name not in self.log:"
+_CALLBACK_AGAIN: Final = """if not self.left:
+        name = f"{name} again"
+        self.log.setdefault(name, Recorded("started"))
+    """
+"""A replay that has nothing else to do makes another one."""
 
 DURABLE_MUTANTS: Final[dict[str, Mutant]] = {
     "a durable execution releases when it is suspended": Mutant(
@@ -298,21 +275,26 @@ DURABLE_MUTANTS: Final[dict[str, Mutant]] = {
     "an owner id is made outside of a step": Mutant(
         Invariant.FREE,
         _ALONE,
-        (RecordedContext, "step", _enter_unrecorded(RecordedContext.step)),
+        edited(
+            durable_lock.Acquisition,
+            "enter",
+            'self.context.step(_enter, name=_operation(self.options.name, "enter"))',
+            "_enter(None)",
+        ),
     ),
     "a callback is made again on each replay": Mutant(
         Invariant.WAKE_UP,
         _BEHIND,
-        (RecordedContext, "create_callback", _callback_anew(RecordedContext.create_callback)),
+        edited(RecordedContext, "create_callback", _NOT_THERE, f"{_CALLBACK_AGAIN}{_NOT_THERE}"),
     ),
     "an execution that gives up does not leave": Mutant(
         Invariant.FREE,
-        DurableScene(name="gives up", anna_holds=True, gives_up=True),
-        (durable_lock.Acquisition, "_leave", _never_leaves),
+        DurableScene("gives up", _ONE, begin=_ANNA, gives_up=True),
+        (durable_lock.Acquisition, "_leave", lambda *_args, **_kwargs: None),
     ),
     "a release does not count its repeats": Mutant(
         Invariant.FALSE_LOSS,
-        DurableScene(name="repeated", kills=1, passes_through=True),
+        DurableScene("repeated", _ONE, (Fault.KILL,), passes_through=True),
         (durable_lock, "REPEATS_COUNTED", durable_lock.REPEATED),
         # The claim knows it too, unless the function died before it had marked that.
         (release, "gave_back_before", lambda _item: False),

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import StrEnum
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
@@ -35,6 +34,8 @@ from tests.model.durable.scenes import (
     State,
     Stopped,
 )
+from tests.model.numbered_tables import Numbered
+from tests.model.scene import Fault, Faults, spend, spent
 from tests.support import START_MS, FakeClock, Operations, acquire, release, store_over
 
 LOCK: Final = "customer"
@@ -42,35 +43,18 @@ _BEGAN: Final = START_MS / 1000
 _ARN: Final = "arn:aws:lambda:us-east-1:123456789012:function:f:1/durable-execution/run/"
 
 
-@dataclass
-class World:
+class World(search.Model):
     """All moves of a scene; the service's calls are one move each."""
 
     scene: DurableScene
-    _tables: list[dict[Any, Any]] = field(default_factory=list)
-    _numbers: dict[Any, int] = field(default_factory=dict)
-    _moves: dict[State, list[Move]] = field(default_factory=dict)
 
-    @property
-    def start(self) -> State:
+    def __init__(self, scene: DurableScene) -> None:
+        super().__init__(scene)
+        self._tables = Numbered()
         table = MemoryTable()
-        if self.scene.anna_holds:
-            store_over(table, FakeClock()).acquire(acquire("anna", lock_name=LOCK))
-        scene = self.scene
-        executions = (Execution(),) * scene.executions
-        budgets = (scene.kills, scene.lost, scene.timeouts, scene.stops)
-        return State(self._number(table), executions, scene.anna_holds, *budgets)
-
-    def request_names(self) -> frozenset[str]:
-        return frozenset()
-
-    def tell(self, way: Sequence[tuple[State, Move]]) -> Iterator[str]:
-        return (move.name for _, move in way)
-
-    def moves(self, state: State) -> Sequence[Move]:
-        if state not in self._moves:
-            self._moves[state] = [*self._all_moves(state)]
-        return self._moves[state]
+        for name in scene.begin:
+            store_over(table, FakeClock()).acquire(acquire(name, lock_name=LOCK))
+        self.start = State(self.number(table), scene.actors, bool(scene.begin), scene.faults)
 
     def owner_ids(self, state: State) -> dict[str, int]:
         """The holders, each with its fencing token."""
@@ -78,7 +62,7 @@ class World:
         return {holder.owner_id: holder.fencing_token for holder in lock.holders}
 
     def table(self, state: State) -> MemoryTable:
-        return MemoryTable(dict(self._tables[state.table]))
+        return MemoryTable(dict(self._tables.values[state.table]))
 
     def is_asleep(self, state: State, at: int) -> str | None:
         """The name of the operation that an execution sleeps on; None if it is not asleep."""
@@ -86,7 +70,31 @@ class World:
         play.run()
         return play.asleep_on
 
-    def _all_moves(self, state: State) -> Iterator[Move]:
+    def broken_by(self, _state: State, move: Move) -> Invariant | None:
+        return move.to.fault if move.to.fault in self.scene.invariants else None
+
+    def broken_in(self, state: State) -> Invariant | None:
+        has_lost = Fault.LOST_PUSH in spent(self.scene.faults, state.left)
+        if Invariant.WAKE_UP not in self.scene.invariants or has_lost:
+            return None
+        owners = self.owner_ids(state)
+        for at, execution in enumerate(state.executions):
+            holds = any(owner.startswith(f"owner-of-{at}-") for owner in owners)
+            if holds and execution.status == "running":
+                asleep = self.is_asleep(state, at)
+                if asleep is not None and "granted" in asleep:
+                    return Invariant.WAKE_UP
+        return None
+
+    def broken_at_rest(self, state: State, moves: Sequence[Move]) -> Invariant | None:
+        if any(move.must for move in moves):
+            return None
+        if any(each.status == "running" for each in state.executions):
+            return self.pick((Invariant.ENDED, False))
+        is_free = not self.owner_ids(state) and not self.table(state).waiters(LOCK)
+        return self.pick((Invariant.FREE, is_free))
+
+    def _moves(self, state: State) -> Iterator[Move]:
         for at, execution in enumerate(state.executions):
             if execution.status == "running":
                 yield from self._moves_of(state, at, execution)
@@ -113,47 +121,44 @@ class World:
             # Only a push, or the end of the fallback period.
             waits_in_vain = f"{_ARN}{at}|{asleep}" not in self._wanted(state)
             must = waits_in_vain or execution.is_late
-            if must or state.timeouts:
-                budget = state.timeouts - (not must)
-                log = _with(execution, asleep, Recorded("timed out"))
-                to = _put(state, at, execution._replace(log=log))._replace(timeouts=budget)
-                yield Move(to, f"{at}: the callback {asleep!r} times out", must=must)
+            left = state.left if must else spend(state.left, Fault.TIMEOUT)
+            if left is not None:
+                later = execution.recorded(asleep, Recorded("timed out"))
+                to = state.with_(at, later)._replace(left=left)
+                yield Move(to, f"{at}: the callback {asleep!r} {Fault.TIMEOUT}", must=must)
         else:
-            log = _with(execution, asleep, Recorded("done"))
-            to = _put(state, at, execution._replace(log=log))
+            to = state.with_(at, execution.recorded(asleep, Recorded("done")))
             yield Move(to, f"{at}: {asleep!r} is over", must=True)
         if self.scene.gives_up and not execution.is_late:
-            to = _put(state, at, execution._replace(is_late=True))
+            to = state.with_(at, execution._replace(is_late=True))
             yield Move(to, f"{at}: its longest wait is over", must=False)
-        if state.stops:
-            to = _put(state, at, execution._replace(status="stopped"))
-            yield Move(to._replace(stops=state.stops - 1), f"{at}: is stopped", must=False)
+        if (left := spend(state.left, Fault.STOP)) is not None:
+            to = state.with_(at, execution._replace(status="stopped"))
+            yield Move(to._replace(left=left), f"{at}: is {Fault.STOP}", must=False)
 
     def _operations(self, state: State, at: int) -> Iterator[Move]:
-        for loses in (False, True):
-            for dies in (False, True):
-                if (loses and not state.lost) or (dies and not state.kills):
-                    continue
-                play = _Play(self, state, at, loses=loses, dies=dies)
-                to = play.run()
-                if loses and not play.service.pushed:
-                    continue
-                to = to._replace(lost=state.lost - loses, kills=state.kills - dies)
+        for faults in ((), (Fault.KILL,), (Fault.LOST_PUSH,), (Fault.LOST_PUSH, Fault.KILL)):
+            left: Faults | None = state.left
+            for fault in faults:
+                left = None if left is None else spend(left, fault)
+            if left is None:
+                continue
+            loses, dies = Fault.LOST_PUSH in faults, Fault.KILL in faults
+            play = _Play(self, state, at, loses=loses, dies=dies)
+            to = play.run()
+            if play.service.pushed or not loses:
                 what = ", ".join(play.context.performed) or "ends"
                 name = f"{at}: {what}{' †' if dies else ''}{', push lost' if loses else ''}"
-                yield Move(to, name, must=not loses and not dies)
+                yield Move(to._replace(left=left), name, must=not faults)
 
     def _wanted(self, state: State) -> set[str]:
         """The callbacks that someone will complete: of waiters in the queue."""
         tokens = [item.get("task_token") for item in self.table(state).waiters(LOCK)]
-        return {_unwired(callback_id_in(token["S"]) or "") for token in tokens if token}
+        return {_callback_of(token["S"]) for token in tokens if token}
 
-    def _number(self, table: MemoryTable) -> int:
+    def number(self, table: MemoryTable) -> int:
         frozen = json.dumps(sorted(table.items.items()), sort_keys=True, default=str)
-        if frozen not in self._numbers:
-            self._numbers[frozen] = len(self._tables)
-            self._tables.append(dict(table.items))
-        return self._numbers[frozen]
+        return self._tables.number(frozen, dict(table.items))
 
 
 @dataclass
@@ -175,33 +180,30 @@ class _Service:
         return store_over(self.table, FakeClock(), workflows=self)
 
     def state(self) -> State:
-        number = self.world._number(self.table)  # noqa: SLF001 - its other half
+        number = self.world.number(self.table)
         return self.before._replace(table=number, executions=tuple(self.executions))
 
     def acquire(self, request: dict[str, Any]) -> dict[str, Any]:
-        return acquire_answer(self.store.acquire(parse_acquire(_wire(request))))
+        return acquire_answer(self.store.acquire(parse_acquire(request)))
 
     def release(self, request: dict[str, Any]) -> dict[str, Any]:
-        answer = release_answer(self.store.release(parse_release(_wire(request))))
+        answer = release_answer(self.store.release(parse_release(request)))
         if self.world.scene.passes_through:
             self.store.acquire(acquire("zoe", lock_name=LOCK, owner_id=f"zoe-{'-' * 16}"))
             self.store.release(release("zoe", lock_name=LOCK, owner_id=f"zoe-{'-' * 16}"))
         return answer
 
     def wake_waiter(self, token: str, grant: Grant | Refusal) -> executions_module.Delivery:
-        wanted = _unwired(callback_id_in(token) or "")
-        arn, _, name = wanted.partition("|")
+        arn, _, name = _callback_of(token).partition("|")
         at = int(arn.removeprefix(_ARN))
         execution = self.executions[at]
-        log = dict(execution.log)
-        if execution.status != "running" or log[name].status != "started":
+        if execution.status != "running" or dict(execution.log)[name].status != "started":
             return executions_module.Delivery.GONE
         self.pushed = True
         if self.loses:
             return executions_module.Delivery.UNKNOWN
         result = json.dumps(json.dumps(acquire_answer(grant)))
-        log[name] = Recorded("done", result)
-        self.executions[at] = execution._replace(log=tuple(log.items()))
+        self.executions[at] = execution.recorded(name, Recorded("done", result))
         return executions_module.Delivery.DELIVERED
 
     def end_heartbeat(self, *_: object) -> executions_module.Delivery:
@@ -236,7 +238,6 @@ class _Play:
             log=dict(execution.log),
             left=self.left,
             dies=self.dies,
-            again=execution.again,
         )
 
     def run(self) -> State:
@@ -262,7 +263,7 @@ class _Play:
         mine = self.service.executions[self.at]
         log = {**self.context.log, **{k: v for k, v in mine.log if self._is_newer(k, v)}}
         self.service.executions[self.at] = mine._replace(
-            status=status, log=tuple(log.items()), entered=made[0], again=self.context.again
+            status=status, log=tuple(log.items()), entered=made[0]
         )
         return self.service.state()._replace(fault=self.fault or self.state.fault)
 
@@ -300,51 +301,6 @@ class _Play:
             self.fault = Invariant.HELD
 
 
-def _put(state: State, at: int, execution: Execution) -> State:
-    executions = (*state.executions[:at], execution, *state.executions[at + 1 :])
-    return state._replace(executions=executions)
-
-
-def _with(execution: Execution, name: str, recorded: Recorded) -> Any:  # noqa: ANN401 - a log
-    return tuple({**dict(execution.log), name: recorded}.items())
-
-
-def _wire(request: dict[str, Any]) -> dict[str, Any]:
-    """A callback id is Base64 on the wire."""
-    token = request.get("task_token")
-    return request if token is None else {**request, "task_token": token.encode().hex()}
-
-
-def _unwired(callback_id: str) -> str:
-    return bytes.fromhex(callback_id).decode()
-
-
-class Checker(search.Checker):
-    """Checks the states and moves of one scene."""
-
-    def __init__(self, world: World, wanted: frozenset[StrEnum]) -> None:
-        super().__init__(wanted)
-        self._world = world
-
-    def broken_by(self, _state: State, move: Move) -> Invariant | None:
-        return move.to.fault if move.to.fault in self.wanted else None
-
-    def broken_in(self, state: State) -> Invariant | None:
-        if Invariant.WAKE_UP not in self.wanted or state.lost < self._world.scene.lost:
-            return None
-        owners = self._world.owner_ids(state)
-        for at, execution in enumerate(state.executions):
-            holds = any(owner.startswith(f"owner-of-{at}-") for owner in owners)
-            if holds and execution.status == "running":
-                asleep = self._world.is_asleep(state, at)
-                if asleep is not None and "granted" in asleep:
-                    return Invariant.WAKE_UP
-        return None
-
-    def broken_at_rest(self, state: State, moves: Sequence[Move]) -> Invariant | None:
-        if any(move.must for move in moves):
-            return None
-        if any(each.status == "running" for each in state.executions):
-            return self.pick((Invariant.ENDED, False))
-        is_free = not self._world.owner_ids(state) and not self._world.table(state).waiters(LOCK)
-        return self.pick((Invariant.FREE, is_free))
+def _callback_of(token: str) -> str:
+    """ARN and name of the callback that a task token is the id of."""
+    return bytes.fromhex(callback_id_in(token) or "").decode()

@@ -18,7 +18,8 @@ from fairlock.protocol.outcomes import Released
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.store.reap import ExecutionEnded
 from tests.model.numbered_tables import LOCK
-from tests.model.replay import RecordedWorld
+from tests.model.replay import Call, RecordedWorld
+from tests.model.scene import Faults
 from tests.support import START_MS, Operations
 
 # How far everything is at one moment: the table, each actor, and the calls under way.
@@ -105,22 +106,16 @@ class State(NamedTuple):
         table: its number.
         stops: how often the stoppable execution was stopped.
         redrives: how often it was redriven; it runs if that is as often as it was stopped.
-        kills: how many functions may still be killed.
-        hangs: how many calls may still be given up by their workflow, and go on.
-        outdated: how many answers may still call an execution running that was stopped.
-        copies: how many writes may still be given up and land later.
-        wire: the call whose request is on its way, and 1; 0 if there is none.
+        left: the faults that may still happen.
+        wire: the request that is still on its way, if there is one.
     """
 
     table: int
     instant: int
     stops: int
     redrives: int
-    kills: int
-    hangs: int
-    outdated: int
-    copies: int
-    wire: int
+    left: Faults
+    wire: Call | None
     locals: tuple[Local, ...]
 
     @property

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 
 from fairlock.protocol.model import LockState
-from tests.model import search
 from tests.model.executions.actors import (
     HEARTBEAT,
     Heartbeats,
@@ -19,24 +17,20 @@ from tests.model.executions.actors import (
 from tests.model.executions.scenes import Invariant
 from tests.model.executions.transitions import MOST_ACQUISITIONS, NOBODY, World
 from tests.model.numbered_tables import LockOfTable
+from tests.model.scene import Fault, spent
 
 
-class Checker(search.Checker):
-    """Checks the states and moves of one scene."""
-
-    def __init__(self, world: World, wanted: frozenset[StrEnum]) -> None:
-        super().__init__(wanted)
-        self._world = world
-        self._actors = world.scene.actors
+class CheckedWorld(World):
+    """Checks its states and moves."""
 
     def _lock(self, table: int) -> LockOfTable:
-        return self._world.calls.tables.lock(table)
+        return self.calls.tables.lock(table)
 
     def broken_by(self, state: State, move: Move) -> Invariant | None:
         """Only a pass of the reaper breaks something."""
         if state.table == move.to.table or move.by == NOBODY:
             return None
-        if not isinstance(self._actors[move.by], ReapPass):
+        if not isinstance(self.scene.actors[move.by], ReapPass):
             return None
         before, after = self._lock(state.table).state, self._lock(move.to.table).state
         held = {h.owner_id for h in before.holders}
@@ -51,7 +45,7 @@ class Checker(search.Checker):
         """Owners that live, and those that the execution was granted since it was redriven."""
         granted = {
             actor.owner_id(local.owner)
-            for actor, local in zip(self._actors, state.locals, strict=True)
+            for actor, local in zip(self.scene.actors, state.locals, strict=True)
             if isinstance(actor, Workflow)
             and actor.stoppable
             and state.runs
@@ -77,17 +71,16 @@ class Checker(search.Checker):
         lock, waiting, _ = self._lock(state.table)
         asleep = {
             actor.owner_id(local.owner)
-            for actor, local in zip(self._actors, state.locals, strict=True)
+            for actor, local in zip(self.scene.actors, state.locals, strict=True)
             if isinstance(actor, Workflow) and local.status is Status.ASLEEP
         }
         held = {holder.owner_id for holder in lock.holders}
-        scene = self._world.scene
-        may_be_untold = state.kills < scene.kills or state.copies < scene.copies
-        untold = asleep if may_be_untold else set()
+        met = spent(self.scene.faults, state.left)
+        untold = set() if met.isdisjoint({Fault.KILL, Fault.COPY}) else asleep
         ends = (
             state.locals[at].status is Status.DONE
             for at in (*self._heartbeats(), *self._workflows())
-            if state.runs or not self._actors[at].stoppable
+            if state.runs or not self.scene.actors[at].stoppable
         )
         return self.pick(
             (Invariant.FREE, not held.union(waiting) - asleep),
@@ -96,7 +89,7 @@ class Checker(search.Checker):
         )
 
     def _unharmed(self, state: State, at: int, lock: LockState) -> bool:
-        actor, local = self._actors[at], state.locals[at]
+        actor, local = self.scene.actors[at], state.locals[at]
         assert isinstance(actor, Workflow)
         if local.status is not Status.WORKING or local.told_in != state.stops:
             return True
@@ -108,21 +101,21 @@ class Checker(search.Checker):
 
         Not checked while the reaper, or another heartbeat, is in the middle of something.
         """
-        actor, local = self._actors[at], state.locals[at]
+        actor, local = self.scene.actors[at], state.locals[at]
         assert isinstance(actor, Heartbeats)
-        work_at = self._actors.index(actor.workflow)
+        work_at = self.scene.actors.index(actor.workflow)
         work = state.locals[work_at]
         works = work.status is Status.WORKING and work.current is None and not work.orphans
         quiet = not any(
             other.current
-            for other, its_actor in zip(state.locals, self._actors, strict=True)
+            for other, its_actor in zip(state.locals, self.scene.actors, strict=True)
             if isinstance(its_actor, ReapPass)
         )
         alive = state.runs or not actor.stoppable
         waits = local.status is Status.IDLE and not local.under_way()
         if not (works and quiet and alive and waits):
             return True
-        after = self._world.finished(state, at, HEARTBEAT)
+        after = self.finished(state, at, HEARTBEAT)
         lock, _, _ = self._lock(after.table)
         holds = lock.holder(actor.workflow.owner_id(work.owner)) is not None
         return holds or after.locals[work_at].lost
@@ -130,13 +123,13 @@ class Checker(search.Checker):
     def _owners(self, *, stoppable: bool) -> set[str]:
         return {
             actor.owner_id(owner)
-            for actor in self._actors
+            for actor in self.scene.actors
             if isinstance(actor, Workflow) and actor.stoppable is stoppable
             for owner in range(MOST_ACQUISITIONS + 1)
         }
 
     def _workflows(self) -> list[int]:
-        return [i for i, actor in enumerate(self._actors) if isinstance(actor, Workflow)]
+        return [i for i, actor in enumerate(self.scene.actors) if isinstance(actor, Workflow)]
 
     def _heartbeats(self) -> list[int]:
-        return [i for i, actor in enumerate(self._actors) if isinstance(actor, Heartbeats)]
+        return [i for i, actor in enumerate(self.scene.actors) if isinstance(actor, Heartbeats)]

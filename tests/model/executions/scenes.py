@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
-from fairlock.protocol import schema
-from fairlock.protocol.schema import ENTERED_AT_MS
-from fairlock.testing.interpreter import Item
 from tests.model.executions.actors import (
-    STOPPABLE,
-    Actor,
     ForcedRelease,
     Heartbeats,
-    Operation,
     ReapPass,
     Workflow,
 )
-from tests.model.numbered_tables import Numbered, NumberedTables
-from tests.model.replay import Call, Names, RecordedWorld, run_to_next_call
-from tests.support import START_MS
+from tests.model.scene import Fault, Scene
 
 
 class Invariant(StrEnum):
@@ -37,101 +30,11 @@ class Invariant(StrEnum):
     ENDS = "a guard ends when its work has ended"
 
 
-ALL: Final = frozenset(Invariant)
+@dataclass(frozen=True, slots=True)
+class ExecutionScene(Scene):
+    """Actors around an execution that ends."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """Actors, and how often each thing may happen to them.
-
-    Attributes:
-        stops: how often the stoppable execution is stopped, at any time.
-        redrives: how often it is redriven.
-        epochs: how often all leases run out.
-        kills: how many functions are killed after a request.
-        hangs: how many calls are given up by their workflow, and go on.
-        copies: how many writes are given up after a time-out, and land at any time later.
-        outdated: how many answers of Step Functions call an execution running that was stopped.
-        arrived: names of workflows that asked for the lock before the search begins, in order.
-        stopped_in_calls: whether the execution may be stopped while a call of it is under way.
-    """
-
-    name: str
-    actors: tuple[Actor, ...]
-    arrived: tuple[str, ...] = ()
-    stopped_in_calls: bool = True
-    stops: int = 0
-    redrives: int = 0
-    epochs: int = 0
-    kills: int = 0
-    hangs: int = 0
-    copies: int = 0
-    outdated: int = 0
-    invariants: frozenset[StrEnum] = ALL
-
-
-_CALLS_MS: Final = 100
-"""Between the first calls of two workflows; their places are in this order."""
-
-
-class Calls:
-    """Numbers for calls under way, and the tables that their requests go to.
-
-    The code runs once for each history of a call.
-    """
-
-    def __init__(self, actors: tuple[Actor, ...], names: Names) -> None:
-        self.tables = NumberedTables(by_arrival=False)
-        self._actors = actors
-        self._names = names
-        self._numbers = Numbered()
-        self._next: dict[int, object] = {}
-        self._further: dict[tuple[int, int, int], int] = {}
-
-    def number(self, at: int, call: Operation) -> int:
-        """The number of a call; what it asks next is then known, or what it returns."""
-        number = self._numbers.number((at, call), call)
-        if number not in self._next:
-            answers = [self.tables.answer(answer) for answer in call.answers]
-            actor = self._actors[at]
-            place = actor.place if isinstance(actor, Workflow) else 0
-            first_ms = place * _CALLS_MS
-            claim: Item = {ENTERED_AT_MS: schema.number(START_MS + first_ms)}
-            self._next[number] = run_to_next_call(
-                lambda store, world: actor.operate(call, store, world),
-                RecordedWorld(
-                    answers, call.instants, first_ms + call.number, self._names, STOPPABLE, claim
-                ),
-            )
-        return number
-
-    def answered(self, at: int, call: int, answer: int, epoch: int) -> int:
-        """The number of a call that has had one answer more."""
-        key = (call, answer, epoch)
-        if key not in self._further:
-            before = self.operation(call)
-            answers, instants = (*before.answers, answer), (*before.instants, epoch)
-            after = before._replace(answers=answers, instants=instants)
-            self._further[key] = self.number(at, after)
-        return self._further[key]
-
-    def operation(self, call: int) -> Operation:
-        operation: Operation = self._numbers.values[call]
-        return operation
-
-    def request_of(self, call: int) -> Call:
-        """The next request of a call under way."""
-        request = self._next[call]
-        assert isinstance(request, Call)
-        return request
-
-    def result_of(self, call: int) -> object:
-        """What a call returns; None if it has another request."""
-        outcome = self._next[call]
-        return None if isinstance(outcome, Call) else outcome
-
-    def request_names(self) -> frozenset[str]:
-        return frozenset(call.name for call in self._next.values() if isinstance(call, Call))
+    invariants: frozenset[StrEnum] = frozenset(Invariant)
 
 
 ANNA: Final = Workflow(name="anna", place=0, stoppable=True)
@@ -157,235 +60,192 @@ FORGED: Final = ReapPass(name="forged first pass", forged=True)
 FORGED_LATER: Final = ReapPass(name="forged pass of a later run", redrives=7, forged=True)
 FORGED_SECOND: Final = ReapPass(name="forged second pass", second=True, forged=True)
 
-_WITH_CALLS_UNDER_WAY: Final = ALL - {Invariant.SKIPPED}
+_MAY_JOIN_LATE: Final = frozenset(Invariant) - {Invariant.SKIPPED}
 """An acquire that is under way may join the queue after the reaper has been there."""
-_AFTER_A_LOSS: Final = ALL - {Invariant.SKIPPED, Invariant.FALSE_LOSS, Invariant.HARMED}
+_MAY_BE_LOST: Final = _MAY_JOIN_LATE - {Invariant.FALSE_LOSS, Invariant.HARMED}
+_with_calls_under_way = partial(ExecutionScene, invariants=_MAY_JOIN_LATE)
+_with_a_loss = partial(ExecutionScene, invariants=_MAY_BE_LOST)
 
-REDRIVEN_IN_THAT_MOMENT: Final = Scene(
-    name="an execution is redriven between the question whether it is over and its eviction",
-    actors=(ANNA, Workflow(name="ben", place=1)),
-    arrived=("ben", "anna"),
-    stops=1,
-    redrives=1,
-    stopped_in_calls=False,
-    invariants=frozenset({Invariant.HARMED}),
+REDRIVEN_IN_THAT_MOMENT: Final = ExecutionScene(
+    "an execution is redriven between the question whether it is over and its eviction",
+    (ANNA, Workflow(name="ben", place=1)),
+    (Fault.STOP_AT_REST, Fault.REDRIVE),
+    frozenset({Invariant.HARMED}),
+    begin=("ben", "anna"),
 )
 REAPING: Final = (
-    Scene(
-        name="an acquire is under way when its execution is stopped",
-        actors=(ANNA, BEN, FIRST, SECOND),
-        stops=1,
-        invariants=_WITH_CALLS_UNDER_WAY,
+    _with_calls_under_way(
+        "an acquire is under way when its execution is stopped",
+        (ANNA, BEN, FIRST, SECOND),
+        (Fault.STOP,),
     ),
-    Scene(
-        name="one iteration of a Map holds and another waits, before another execution",
-        actors=(ANNA, ZITA, BEN, FIRST, SECOND),
-        arrived=("anna", "zita", "ben"),
-        stops=1,
-        stopped_in_calls=False,
+    ExecutionScene(
+        "one iteration of a Map holds and another waits, before another execution",
+        (ANNA, ZITA, BEN, FIRST, SECOND),
+        (Fault.STOP_AT_REST,),
+        begin=("anna", "zita", "ben"),
     ),
-    Scene(
-        name="one iteration of a Map holds and another is on its way into the queue",
-        actors=(ANNA, ZITA, FIRST, SECOND),
-        arrived=("anna",),
-        stops=1,
-        invariants=_WITH_CALLS_UNDER_WAY,
+    _with_calls_under_way(
+        "one iteration of a Map holds and another is on its way into the queue",
+        (ANNA, ZITA, FIRST, SECOND),
+        (Fault.STOP,),
+        begin=("anna",),
     ),
-    Scene(
-        name="functions are killed, the reaper among them",
-        actors=(ANNA, BEN, FIRST, SECOND),
-        arrived=("anna", "ben"),
-        stops=1,
-        kills=1,
-        invariants=_WITH_CALLS_UNDER_WAY,
+    _with_calls_under_way(
+        "functions are killed, the reaper among them",
+        (ANNA, BEN, FIRST, SECOND),
+        (Fault.STOP, Fault.KILL),
+        begin=("anna", "ben"),
     ),
-    Scene(
-        name="the event is delivered twice, at any time",
-        actors=(ANNA, FIRST, SECOND, _FIRST_AGAIN),
-        stops=1,
-        invariants=_WITH_CALLS_UNDER_WAY,
+    _with_calls_under_way(
+        "the event is delivered twice, at any time",
+        (ANNA, FIRST, SECOND, _FIRST_AGAIN),
+        (Fault.STOP,),
     ),
-    Scene(
-        name="the second pass is delivered twice, with a waiter behind",
-        actors=(ANNA, BEN, FIRST, SECOND, _SECOND_AGAIN),
-        arrived=("anna", "ben"),
-        stops=1,
-        invariants=_WITH_CALLS_UNDER_WAY,
+    _with_calls_under_way(
+        "the second pass is delivered twice, with a waiter behind",
+        (ANNA, BEN, FIRST, SECOND, _SECOND_AGAIN),
+        (Fault.STOP,),
+        begin=("anna", "ben"),
     ),
-    Scene(
-        name="an execution is redriven while its acquire is still under way",
-        actors=(ANNA, FIRST, SECOND),
-        stops=1,
-        redrives=1,
-        invariants=_WITH_CALLS_UNDER_WAY,
+    _with_calls_under_way(
+        "an execution is redriven while its acquire is still under way",
+        (ANNA, FIRST, SECOND),
+        (Fault.STOP, Fault.REDRIVE),
     ),
-    Scene(
-        name="an execution is redriven that waits behind another",
-        actors=(ANNA, BEN, FIRST, SECOND),
-        arrived=("ben", "anna"),
-        stops=1,
-        redrives=1,
-        stopped_in_calls=False,
-        invariants=_WITH_CALLS_UNDER_WAY,
+    _with_calls_under_way(
+        "an execution is redriven that waits behind another",
+        (ANNA, BEN, FIRST, SECOND),
+        (Fault.STOP_AT_REST, Fault.REDRIVE),
+        begin=("ben", "anna"),
     ),
     REDRIVEN_IN_THAT_MOMENT,
-    Scene(
-        name="passes are forged, at any time, of an execution that works before another",
-        actors=(ANNA, BEN, FORGED, FORGED_LATER, FORGED_SECOND),
-        arrived=("anna", "ben"),
+    ExecutionScene(
+        "passes are forged, at any time, of an execution that works before another",
+        (ANNA, BEN, FORGED, FORGED_LATER, FORGED_SECOND),
+        begin=("anna", "ben"),
     ),
-    Scene(
-        name="a second pass is forged, while an acquire is under way and its execution is stopped",
-        actors=(ANNA, BEN, LAST, FORGED_SECOND),
-        arrived=("ben",),
-        stops=1,
-        invariants=_WITH_CALLS_UNDER_WAY,
+    _with_calls_under_way(
+        "a second pass is forged, while an acquire is under way and its execution is stopped",
+        (ANNA, BEN, LAST, FORGED_SECOND),
+        (Fault.STOP,),
+        begin=("ben",),
     ),
-    Scene(
-        name="a redriven execution works while a second pass of its first run is forged",
-        actors=(ANNA, FIRST, FORGED_SECOND),
-        arrived=("anna",),
-        stops=1,
-        redrives=1,
-        stopped_in_calls=False,
+    ExecutionScene(
+        "a redriven execution works while a second pass of its first run is forged",
+        (ANNA, FIRST, FORGED_SECOND),
+        (Fault.STOP_AT_REST, Fault.REDRIVE),
+        begin=("anna",),
     ),
-    Scene(
-        name="Step Functions says for a moment longer that a stopped execution runs",
-        actors=(ANNA, BEN, FIRST, SECOND),
-        arrived=("anna", "ben"),
-        stops=1,
-        outdated=2,
-        stopped_in_calls=False,
+    ExecutionScene(
+        "Step Functions says for a moment longer that a stopped execution runs",
+        (ANNA, BEN, FIRST, SECOND),
+        (Fault.STOP_AT_REST, Fault.OUTDATED, Fault.OUTDATED),
+        begin=("anna", "ben"),
     ),
 )
 EVENTS_OF_A_RUN: Final = (
-    Scene(
-        name="an event tells its run, while an acquire is under way",
-        actors=(ANNA, BEN, TOLD, TOLD_AGAIN),
-        stops=1,
-        invariants=_WITH_CALLS_UNDER_WAY,
+    _with_calls_under_way(
+        "an event tells its run, while an acquire is under way",
+        (ANNA, BEN, TOLD, TOLD_AGAIN),
+        (Fault.STOP,),
     ),
-    Scene(
-        name="an event tells its run, and its execution is redriven while its acquire is under way",
-        actors=(ANNA, TOLD, TOLD_AGAIN),
-        stops=1,
-        redrives=1,
-        invariants=_WITH_CALLS_UNDER_WAY,
+    _with_calls_under_way(
+        "an event tells its run, and its execution is redriven while its acquire is under way",
+        (ANNA, TOLD, TOLD_AGAIN),
+        (Fault.STOP, Fault.REDRIVE),
     ),
-    Scene(
-        name="an event tells its run, and its execution is redriven that waits behind another",
-        actors=(ANNA, BEN, TOLD, TOLD_AGAIN),
-        arrived=("ben", "anna"),
-        stops=1,
-        redrives=1,
-        stopped_in_calls=False,
-        invariants=_WITH_CALLS_UNDER_WAY,
+    _with_calls_under_way(
+        "an event tells its run, and its execution is redriven that waits behind another",
+        (ANNA, BEN, TOLD, TOLD_AGAIN),
+        (Fault.STOP_AT_REST, Fault.REDRIVE),
+        begin=("ben", "anna"),
     ),
-    Scene(
-        name="events of two runs, each of which tells its own",
-        actors=(ANNA, TOLD, TOLD_AGAIN, TOLD_OF_LATER_RUN),
-        stops=2,
-        redrives=1,
-        stopped_in_calls=False,
-        invariants=_WITH_CALLS_UNDER_WAY,
+    _with_calls_under_way(
+        "events of two runs, each of which tells its own",
+        (ANNA, TOLD, TOLD_AGAIN, TOLD_OF_LATER_RUN),
+        (Fault.STOP_AT_REST, Fault.STOP_AT_REST, Fault.REDRIVE),
     ),
-    Scene(
-        name="an event tells its run, and its execution is redriven with keep_alive",
-        actors=(RENEWING, Heartbeats(workflow=RENEWING, most=2), TOLD, TOLD_AGAIN),
-        arrived=("anna",),
-        stops=1,
-        redrives=1,
-        stopped_in_calls=False,
-        invariants=_AFTER_A_LOSS,
+    _with_a_loss(
+        "an event tells its run, and its execution is redriven with keep_alive",
+        (RENEWING, Heartbeats(workflow=RENEWING, most=2), TOLD, TOLD_AGAIN),
+        (Fault.STOP_AT_REST, Fault.REDRIVE),
+        begin=("anna",),
     ),
 )
 KEEP_ALIVE: Final = (
-    Scene(
-        name="the work ends while heartbeats are under way, and another execution waits",
-        actors=(RENEWING, Heartbeats(workflow=RENEWING, most=2), BEN),
+    ExecutionScene(
+        "the work ends while heartbeats are under way, and another execution waits",
+        (RENEWING, Heartbeats(workflow=RENEWING, most=2), BEN),
     ),
-    Scene(
-        name="the work fails while heartbeats are under way, and another execution waits",
-        actors=(FAILING, Heartbeats(workflow=FAILING, most=2), BEN),
+    ExecutionScene(
+        "the work fails while heartbeats are under way, and another execution waits",
+        (FAILING, Heartbeats(workflow=FAILING, most=2), BEN),
     ),
-    Scene(
-        name="heartbeats are late and given up, and land after the release",
-        actors=(RENEWING, Heartbeats(workflow=RENEWING, most=3)),
-        arrived=("anna",),
-        hangs=2,
+    ExecutionScene(
+        "heartbeats are late and given up, and land after the release",
+        (RENEWING, Heartbeats(workflow=RENEWING, most=3)),
+        (Fault.HANG, Fault.HANG),
+        begin=("anna",),
     ),
-    Scene(
-        name="functions are killed, release and heartbeat among them",
-        actors=(RENEWING, Heartbeats(workflow=RENEWING, most=2), FIRST, SECOND),
-        arrived=("anna",),
-        kills=1,
+    ExecutionScene(
+        "functions are killed, release and heartbeat among them",
+        (RENEWING, Heartbeats(workflow=RENEWING, most=2), FIRST, SECOND),
+        (Fault.KILL,),
+        begin=("anna",),
     ),
-    Scene(
-        name="a release is killed, and then its execution is stopped",
-        actors=(RENEWING, FIRST, SECOND),
-        arrived=("anna",),
-        stops=1,
-        kills=1,
+    ExecutionScene(
+        "a release is killed, and then its execution is stopped",
+        (RENEWING, FIRST, SECOND),
+        (Fault.STOP, Fault.KILL),
+        begin=("anna",),
     ),
-    Scene(
-        name="the lock is released by force",
-        actors=(RENEWING, Heartbeats(workflow=RENEWING, most=2), ForcedRelease(workflow=RENEWING)),
-        arrived=("anna",),
-        invariants=_AFTER_A_LOSS,
+    _with_a_loss(
+        "the lock is released by force",
+        (RENEWING, Heartbeats(workflow=RENEWING, most=2), ForcedRelease(workflow=RENEWING)),
+        begin=("anna",),
     ),
-    Scene(
-        name="an execution with keep_alive is stopped between heartbeats",
-        actors=(RENEWING, Heartbeats(workflow=RENEWING, most=1), FIRST, SECOND),
-        arrived=("anna",),
-        stops=1,
-        invariants=_AFTER_A_LOSS,
+    _with_a_loss(
+        "an execution with keep_alive is stopped between heartbeats",
+        (RENEWING, Heartbeats(workflow=RENEWING, most=1), FIRST, SECOND),
+        (Fault.STOP,),
+        begin=("anna",),
     ),
-    Scene(
-        name="an execution with keep_alive is redriven, at any point of the two reap passes",
-        actors=(RENEWING, Heartbeats(workflow=RENEWING, most=2), FIRST, SECOND),
-        arrived=("anna",),
-        stops=1,
-        redrives=1,
-        stopped_in_calls=False,
-        invariants=_AFTER_A_LOSS,
+    _with_a_loss(
+        "an execution with keep_alive is redriven, at any point of the two reap passes",
+        (RENEWING, Heartbeats(workflow=RENEWING, most=2), FIRST, SECOND),
+        (Fault.STOP_AT_REST, Fault.REDRIVE),
+        begin=("anna",),
     ),
-    Scene(
-        name="all events are lost, a contender takes over, and the execution is redriven",
-        actors=(RENEWING, Heartbeats(workflow=RENEWING, most=1), BEN),
-        arrived=("anna",),
-        stops=1,
-        redrives=1,
-        epochs=1,
-        stopped_in_calls=False,
-        invariants=frozenset({Invariant.LIMIT, Invariant.SILENT}),
+    ExecutionScene(
+        "all events are lost, a contender takes over, and the execution is redriven",
+        (RENEWING, Heartbeats(workflow=RENEWING, most=1), BEN),
+        (Fault.STOP_AT_REST, Fault.REDRIVE, Fault.EPOCH),
+        frozenset({Invariant.LIMIT, Invariant.SILENT}),
+        begin=("anna",),
     ),
 )
-LATE_REDRIVE: Final = Scene(
-    name="a late copy, and an execution with keep_alive is redriven",
-    actors=(RENEWING, Heartbeats(workflow=RENEWING, most=1), FIRST, SECOND),
-    arrived=("anna",),
-    stops=1,
-    redrives=1,
-    copies=1,
-    stopped_in_calls=False,
-    invariants=ALL - {Invariant.SKIPPED, Invariant.FALSE_LOSS},
+LATE_REDRIVE: Final = ExecutionScene(
+    "a late copy, and an execution with keep_alive is redriven",
+    (RENEWING, Heartbeats(workflow=RENEWING, most=1), FIRST, SECOND),
+    (Fault.STOP_AT_REST, Fault.REDRIVE, Fault.COPY),
+    _MAY_JOIN_LATE - {Invariant.FALSE_LOSS},
+    begin=("anna",),
 )
 LATE_COPIES: Final = (
-    Scene(
-        name="a late copy, and an execution is stopped that holds before another",
-        actors=(ANNA, BEN, FIRST, SECOND),
-        arrived=("anna", "ben"),
-        stops=1,
-        copies=1,
-        stopped_in_calls=False,
+    ExecutionScene(
+        "a late copy, and an execution is stopped that holds before another",
+        (ANNA, BEN, FIRST, SECOND),
+        (Fault.STOP_AT_REST, Fault.COPY),
+        begin=("anna", "ben"),
     ),
     LATE_REDRIVE,
 )
-STALLED_CALL: Final = Scene(
-    name="a call stalls until a later call of its acquisition has released",
-    actors=(ANNA, BEN),
-    hangs=1,
-    invariants=frozenset({Invariant.FREE}),
+STALLED_CALL: Final = ExecutionScene(
+    "a call stalls until a later call of its acquisition has released",
+    (ANNA, BEN),
+    (Fault.HANG,),
+    frozenset({Invariant.FREE}),
 )
 """Between the release and the note in the claim that the work is done, the stalled call finds that
 its claim stands. Its grant ends with its lease, and with the execution at the latest."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Final
 
 from fairlock.aws.executions import Delivery, Execution, Liveness
@@ -10,6 +11,8 @@ from fairlock.aws.lock_table import Written
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, Reaped, Refusal
+from fairlock.protocol.schema import ENTERED_AT_MS, number
+from tests.model import search
 from tests.model.executions.actors import (
     ACQUIRE,
     REAP,
@@ -25,41 +28,94 @@ from tests.model.executions.actors import (
     Status,
     Workflow,
 )
-from tests.model.executions.scenes import Calls, Scene
+from tests.model.executions.scenes import ExecutionScene
+from tests.model.numbered_tables import Numbered, NumberedTables
 from tests.model.replay import (
     DESCRIBE,
     END_HEARTBEAT,
     PUSH,
-    TICKS,
     Call,
     Names,
+    RecordedWorld,
     next_epoch,
+    run_to_next_call,
     time_ms,
 )
+from tests.model.scene import Fault, spend
+from tests.support import START_MS
 
 MOST_ACQUISITIONS: Final = 3
 NOBODY: Final = -1
 _WRITES: Final = {"update", "delete", "transact"}
+_CALLS_MS: Final = 100
+"""Between the first calls of two workflows; their places are in this order."""
 
 
-class World:
+class Calls:
+    """Numbers for calls under way, and the tables that their requests go to.
+
+    The code runs once for each history of a call.
+    """
+
+    def __init__(self, actors: tuple[Actor, ...], names: Names) -> None:
+        self.tables = NumberedTables(by_arrival=False)
+        self.answered = cache(self._answered)
+        self._actors, self._names = actors, names
+        self._numbers = Numbered()
+        self._next: list[object] = []
+
+    def number(self, at: int, call: Operation) -> int:
+        """The number of a call; what it asks next is then known, or what it returns."""
+        number = self._numbers.number((at, call), call)
+        if number == len(self._next):
+            self._next.append(self._run(self._actors[at], call))
+        return number
+
+    def _run(self, actor: Actor, call: Operation) -> object:
+        answers = [self.tables.answer(answer) for answer in call.answers]
+        first_ms = actor.place * _CALLS_MS if isinstance(actor, Workflow) else 0
+        claim = {ENTERED_AT_MS: number(START_MS + first_ms)}
+        offset_ms = first_ms + call.number
+        world = RecordedWorld(answers, call.instants, offset_ms, self._names, STOPPABLE, claim)
+        return run_to_next_call(lambda store, world: actor.operate(call, store, world), world)
+
+    def _answered(self, at: int, call: int, answer: int, instant: int) -> int:
+        """The number of a call that has had one answer more."""
+        before = self.operation(call)
+        answers, instants = (*before.answers, answer), (*before.instants, instant)
+        return self.number(at, before._replace(answers=answers, instants=instants))
+
+    def operation(self, call: int) -> Operation:
+        operation: Operation = self._numbers.values[call]
+        return operation
+
+    def request_of(self, call: int) -> Call:
+        """The next request of a call under way."""
+        request = self._next[call]
+        assert isinstance(request, Call)
+        return request
+
+    def result_of(self, call: int) -> object:
+        """What a call returns; None if it has another request."""
+        outcome = self._next[call]
+        return None if isinstance(outcome, Call) else outcome
+
+    def request_names(self) -> frozenset[str]:
+        return frozenset(call.name for call in self._next if isinstance(call, Call))
+
+
+class World(search.Model):
     """A scene, and what may happen in it."""
 
-    def __init__(self, scene: Scene, names: Names) -> None:
-        self.scene = scene
+    def __init__(self, scene: ExecutionScene, names: Names) -> None:
+        super().__init__(scene)
         self.calls = Calls(scene.actors, names)
         self._has_forgeries = any(isinstance(a, ReapPass) and a.forged for a in scene.actors)
         self._at = {actor.name: i for i, actor in enumerate(scene.actors)}
         first = tuple(Local() for _ in scene.actors)
-        self.start = State(
-            0, 0, 0, 0, scene.kills, scene.hangs, scene.outdated, scene.copies, 0, first
-        )
-        for name in scene.arrived:
+        self.start = State(0, 0, 0, 0, scene.faults, None, first)
+        for name in scene.begin:
             self.start = self.finished(self.start, self._at[name], ACQUIRE)
-
-    def moves(self, state: State) -> list[Move]:
-        """Everything that may happen next."""
-        return list(self._moves(state))
 
     def request_names(self) -> frozenset[str]:
         return self.calls.request_names()
@@ -78,16 +134,19 @@ class World:
             for name, must in self._beginnings(state, at):
                 yield Move(self.begin(state, at, name), at, f"begins {name}", must)
             yield from self._fails(state, at)
-        scene = self.scene
-        if state.runs and state.stops < scene.stops and self._may_stop(state):
-            yield Move(self._stopped(state), -1, "stopped", must=False)
-        if not state.runs and state.redrives < scene.redrives:
-            yield Move(state._replace(redrives=state.redrives + 1), -1, "redriven", must=False)
-        if state.instant < scene.epochs * TICKS:
-            later = state._replace(instant=next_epoch(state.instant))
-            yield Move(later, -1, "leases end", must=False)
+        calls = [call for local in self._locals_of_stoppable(state) for call in local.under_way()]
+        for fault in (Fault.STOP, Fault.STOP_AT_REST):
+            stoppable = state.runs and not (calls and fault is Fault.STOP_AT_REST)
+            if stoppable and (spent := _spend(state, fault)):
+                yield Move(self._stopped(spent), NOBODY, Fault.STOP, must=False)
+        if not state.runs and (spent := _spend(state, Fault.REDRIVE)):
+            redriven = spent._replace(redrives=state.redrives + 1)
+            yield Move(redriven, NOBODY, Fault.REDRIVE, must=False)
+        if spent := _spend(state, Fault.EPOCH):
+            later = spent._replace(instant=next_epoch(state.instant))
+            yield Move(later, NOBODY, "leases end", must=False)
         if state.wire:
-            yield self._landed(state)
+            yield self._landed(state, state.wire)
 
     # --- calls
 
@@ -241,26 +300,21 @@ class World:
 
     def _faults(self, state: State, at: int, call: int) -> Iterator[Move]:
         local = state.locals[at]
-        if state.outdated and not state.runs:
-            asked = self.calls.request_of(call)
-            if asked.method == DESCRIBE and asked.payload == STOPPABLE:
-                answer = self.calls.tables.answer_number(
-                    Execution(Liveness.RUNNING, state.redrives)
-                )
-                asked_once = state._replace(outdated=state.outdated - 1)
-                after = self._answered(asked_once, at, call, answer)
-                yield Move(after, at, f"{asked.name}, outdated", must=False)
-        if state.kills:
-            asked = self.calls.request_of(call)
-            happened, _ = self._ask(state, asked)
-            gone = happened.locals[at].with_(call, None)
-            killed = happened.with_local(at, gone)._replace(kills=state.kills - 1)
-            yield Move(killed, at, f"{asked.name}, killed after it", must=False)
-        if state.hangs and local.current == call and self.scene.actors[at].stoppable:
-            hung = state.with_local(at, local.abandoned())
-            hung = hung._replace(hangs=state.hangs - 1, instant=state.instant + 1)
-            yield Move(hung, at, "is not waited for any more", must=False)
-
+        asked = self.calls.request_of(call)
+        asks = not state.runs and (asked.method, asked.payload) == (DESCRIBE, STOPPABLE)
+        if asks and (spent := _spend(state, Fault.OUTDATED)):
+            outdated = Execution(Liveness.RUNNING, state.redrives)
+            answer = self.calls.tables.answer_number(outdated)
+            after = self._answered(spent, at, call, answer)
+            yield Move(after, at, f"{asked.name}, {Fault.OUTDATED}", must=False)
+        if spent := _spend(state, Fault.KILL):
+            happened, _ = self._ask(spent, asked)
+            killed = happened.with_local(at, happened.locals[at].with_(call, None))
+            yield Move(killed, at, f"{asked.name}, {Fault.KILL}", must=False)
+        is_waited_for = local.current == call and self.scene.actors[at].stoppable
+        if is_waited_for and (spent := _spend(state, Fault.HANG)):
+            hung = spent.with_local(at, local.abandoned())._replace(instant=state.instant + 1)
+            yield Move(hung, at, Fault.HANG, must=False)
         yield from self._copies(state, at, call)
 
     def _copies(self, state: State, at: int, call: int) -> Iterator[Move]:
@@ -270,29 +324,23 @@ class World:
         asks again. DynamoDB remembers the request token of a transaction that was committed, so a
         copy of that one changes nothing.
         """
-        asked = self.calls.request_of(call)
-        if not state.copies or state.wire or asked.method not in _WRITES:
+        asked, spent = self.calls.request_of(call), _spend(state, Fault.COPY)
+        if spent is None or state.wire or asked.method not in _WRITES:
             return
-        waited = state._replace(copies=state.copies - 1, wire=call + 1, instant=state.instant + 1)
+        waited = spent._replace(wire=asked, instant=state.instant + 1)
         given_up = waited.with_local(at, state.locals[at].with_(call, None))
-        yield Move(given_up, at, f"{asked.name}, stays on the wire and is given up", must=False)
+        yield Move(given_up, at, f"{asked.name}, {Fault.HELD_BACK}", must=False)
         _, answer = self._ask(state, asked)
         committed = isinstance(self.calls.tables.answer(answer), Written)
         if asked.method != "transact" or not committed:
             again = self.step(waited, at, call)
-            name = f"{asked.name}, sent again; the first sending stays on the wire"
-            yield again._replace(name=name, must=False)
+            yield again._replace(name=f"{asked.name}, {Fault.COPY}", must=False)
 
-    def _landed(self, state: State) -> Move:
+    def _landed(self, state: State, late: Call) -> Move:
         """The request on the wire arrives; no one waits for its answer."""
-        asked = self.calls.request_of(state.wire - 1)
-        done = self.calls.tables.apply(state.table, asked)
-        after = state._replace(table=done.table, wire=0)
-        return Move(after, NOBODY, f"the late copy of {asked.name} lands", must=False)
-
-    def _may_stop(self, state: State) -> bool:
-        under_way = (local.under_way() for local in self._locals_of_stoppable(state))
-        return self.scene.stopped_in_calls or not any(under_way)
+        done = self.calls.tables.apply(state.table, late)
+        after = state._replace(table=done.table, wire=None)
+        return Move(after, NOBODY, f"the late copy of {late.name} lands", must=False)
 
     def _locals_of_stoppable(self, state: State) -> list[Local]:
         both = zip(self.scene.actors, state.locals, strict=True)
@@ -309,3 +357,8 @@ class World:
 
     def _is_alive(self, state: State, actor: Actor) -> bool:
         return state.runs or not actor.stoppable
+
+
+def _spend(state: State, fault: Fault) -> State | None:
+    left = spend(state.left, fault)
+    return None if left is None else state._replace(left=left)
