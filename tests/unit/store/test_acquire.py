@@ -1,19 +1,24 @@
-"""Acquire, on a table where no one else moves between two requests."""
+"""Acquire: who gets in, under which token, and whose limit counts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from fairlock.aws.executions import Execution, Liveness
 from fairlock.errors import LockItemMalformed
-from fairlock.protocol.model import Grant
-from fairlock.protocol.outcomes import RefusalReason, Released
+from fairlock.protocol.model import Grant, ReleaseRequest
+from fairlock.protocol.outcomes import Queued, RefusalReason, Released
 from fairlock.protocol.schema import lock_key
-from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, owner
-from tests.support.faulty_table import Fault
+from fairlock.store.context import MixedLimits
+from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.testing.fake_table import MemoryTable
+from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, owner, release, store_over
+from tests.support.faulty_table import Fault, meanwhile
+from tests.support.memory_tables import item_bytes
 from tests.support.store_bench import RUN, Bench
 
 
@@ -39,14 +44,6 @@ def test_a_held_lock_is_refused_and_the_holder_is_named(bench: Bench) -> None:
     assert answer.reason is RefusalReason.HELD
     assert [h.owner_name for h in answer.holders] == ["anna"]
     assert answer.retry_after_seconds == 1
-
-
-def test_a_repeated_acquire_returns_the_same_grant(bench: Bench) -> None:
-    first = bench.grant("anna")
-    bench.clock.advance(1)
-    again = bench.grant("anna")
-    assert again.repeated
-    assert (again.fencing_token, again.expires_at_ms) == (first.fencing_token, first.expires_at_ms)
 
 
 def test_a_repeated_acquire_after_the_lease_renews_it_under_the_same_token(bench: Bench) -> None:
@@ -83,19 +80,16 @@ def test_a_holder_that_was_taken_over_is_told_so_by_heartbeat_and_release(bench:
     assert bench.grant("ben").fencing_token == ben.fencing_token
 
 
-def test_a_semaphore_grants_exactly_its_limit(bench: Bench) -> None:
-    names = ["anna", "ben", "carl"]
+def test_a_semaphore_grants_exactly_its_limit_and_a_lowered_one_nothing_until_fewer_hold(
+    bench: Bench,
+) -> None:
+    names = [f"owner-{i}" for i in range(5)]
     for name in names:
-        bench.grant(name, limit=3)
-    assert [h.owner_name for h in bench.refuse("dora", limit=3).holders] == names
-
-
-def test_lowering_the_limit_grants_nothing_until_fewer_are_held(bench: Bench) -> None:
-    for i in range(5):
-        bench.grant(f"owner-{i}", limit=5)
-    for i in range(3):
+        bench.grant(name, limit=5)
+    assert [h.owner_name for h in bench.refuse("late", limit=5).holders] == names
+    for name in names[:3]:
         bench.refuse("late", limit=3)
-        bench.release(f"owner-{i}")
+        bench.release(name)
     bench.grant("late", limit=3)
 
 
@@ -243,3 +237,194 @@ def test_a_grant_that_is_fresh_costs_nothing_to_tell_again(bench: Bench) -> None
     client, store = bench.counting()
     assert store.acquire(acquire("anna")) == replace(first, repeated=True)
     assert client.calls == ["update_item"]
+
+
+def test_a_caller_with_a_higher_limit_does_not_get_in_beside_a_mutex(bench: Bench) -> None:
+    bench.grant("guard", limit=1)
+    bench.refuse("attacker", limit=2)
+    bench.refuse("attacker", limit=100)
+    assert bench.holders() == ["guard"]
+
+
+def test_a_lower_limit_gets_in_while_fewer_hold_and_holds_until_it_leaves(bench: Bench) -> None:
+    bench.grant("anna", limit=5)
+    bench.grant("ben", limit=2)
+    assert bench.state.limit == 2
+    bench.refuse("carl", limit=5)
+    bench.release("ben")
+    assert bench.state.limit == 2, "too low, which is safe"
+    bench.grant("carl", limit=5)
+    assert bench.state.limit == 5
+    bench.grant("dora", limit=5)
+
+
+def test_another_limit_than_that_of_the_holders_costs_a_second_request(bench: Bench) -> None:
+    client, store = bench.counting()
+    for name, limit in (("anna", 1), ("ben", 5), ("carl", 2)):
+        store.acquire(acquire(name, limit=limit))
+        store.release(release(name))
+    assert client.calls == ["update_item"] * 6
+    for name, limit, requests in (("dora", 3, 7), ("emil", 3, 8), ("fred", 4, 10)):
+        store.acquire(acquire(name, limit=limit))
+        assert len(client.calls) == requests
+    assert bench.holders() == ["dora", "emil", "fred"]
+
+
+@pytest.mark.parametrize("lower", [1, 2])
+def test_the_second_write_of_a_lower_limit_fails_if_another_came_in_between(
+    bench: Bench, lower: int
+) -> None:
+    bench.grant("anna", limit=3)
+    bench.refuse("carl", limit=lower, over=meanwhile(2, lambda: bench.grant("ben", limit=3)))
+    assert bench.holders() == ["anna"] if lower == 1 else ["anna", "ben"]
+
+
+def test_a_takeover_leaves_the_other_holders_their_limits(bench: Bench) -> None:
+    bench.grant("gone", limit=2, lease_ms=1_000)
+    bench.grant("strict", limit=2)
+    bench.clock.advance(10)
+    answer = bench.grant("wide", limit=9)
+    assert (answer.taken_over, bench.holders(), bench.state.limit) == (1, ["strict", "wide"], 2)
+    bench.refuse("wider", limit=9)
+
+
+def test_a_takeover_fails_if_another_came_in_between(bench: Bench) -> None:
+    bench.grant("gone", limit=2, lease_ms=1_000)
+    bench.clock.advance(10)
+    bench.refuse("strict", limit=1, over=meanwhile(2, lambda: bench.grant("ben", limit=2)))
+    assert "ben" in bench.holders()
+
+
+def test_raising_takes_effect_as_the_old_holders_leave(bench: Bench) -> None:
+    for name in ("old-1", "old-2", "old-3"):
+        bench.grant(name, limit=3)
+    bench.refuse("new-1", limit=5)
+    bench.release("old-1")
+    bench.grant("new-1", limit=5)
+    bench.refuse("new-2", limit=5)  # Two of the old still hold.
+    bench.release("old-2")
+    bench.release("old-3")
+    for name in ("new-2", "new-3", "new-4", "new-5"):
+        bench.grant(name, limit=5)
+    bench.refuse("new-6", limit=5)
+
+
+def test_a_waiter_kept_out_by_a_holders_limit_joins_and_is_served_when_it_leaves(
+    bench: Bench,
+) -> None:
+    bench.wait("strict", limit=1, execution_arn=None)
+    assert isinstance(bench.wait("wide", limit=3, execution_arn=None), Queued)
+    bench.release("strict")
+    assert (bench.pushed, bench.holders()) == (["wide"], ["wide"])
+
+
+def test_a_waiter_does_not_join_beside_a_permit_that_became_free(bench: Bench) -> None:
+    bench.wait("strict", limit=1, execution_arn=None)
+
+    def replace_the_strict_holder() -> None:
+        bench.release("strict")
+        bench.grant("other", limit=3)
+
+    between = meanwhile(2, replace_the_strict_holder)
+    wide = acquire("wide", limit=3, waits=True, task_token="wide", waiting_since_ms=1)
+    assert isinstance(bench.store(between).acquire(wide), Grant)
+
+
+@pytest.mark.parametrize("joins", [True, False], ids=["another joins", "the head gives up"])
+def test_the_queue_is_read_again_after_a_holder_left_without_successor(
+    bench: Bench, *, joins: bool
+) -> None:
+    """It has read the queue when a waiter joins by a slow clock, and so comes first.
+
+    Or the waiter with the lower limit leaves: that one serves those behind it, but has read the
+    lock before the holder departs.
+    """
+    for name in ("anna", "ben"):
+        bench.grant(name, limit=2)
+    bench.wait("strict", limit=1, execution_arn=None)
+    ticket = bench.clock.now_ms
+
+    def others_act() -> None:
+        if joins:
+            bench.clock.skew_ms = -10_000
+            bench.wait("wide", limit=2, execution_arn=None)
+            bench.clock.skew_ms = 0
+        else:
+            bench.release("strict", ticket=ticket)
+
+    if not joins:
+        bench.wait("wide", limit=2, execution_arn=None)
+    bench.release("anna", over=meanwhile(3, others_act))
+    assert (bench.pushed, bench.holders()) == (["wide"], ["ben", "wide"])
+
+
+@pytest.mark.parametrize(("limit", "taken"), [(2, True), (3, True), (1, False)])
+def test_a_redriven_workflow_takes_its_lock_again_only_as_far_as_limits_allow(
+    bench: Bench, *, limit: int, taken: bool
+) -> None:
+    bench.wait("guard", limit=limit)
+    bench.come_back()
+    bench.grant("other", limit=2)
+    outcome = bench.beat("guard", limit=limit)
+    assert outcome is (KeepAliveOutcome.REACQUIRED if taken else KeepAliveOutcome.LOST)
+    assert bench.state.limit == 2
+
+
+def test_mixed_limits_are_observed_once_a_call_however_often_it_tries(bench: Bench) -> None:
+    bench.grant("anna", limit=5)
+    found = MixedLimits(lock_name=LOCK, limit=2, holders_limits=(5,))
+    bench.refuse("ben", limit=2, over=meanwhile(2, lambda: bench.grant("carl", limit=5)))
+    assert bench.events == [found], "both of its writes were refused"
+    bench.release("carl")
+    bench.grant("ben", limit=2)
+    assert bench.events == [found] * 2
+    for name in ("anna", "ben"):
+        bench.release(name)
+    bench.grant("anna")
+    bench.refuse("ben")
+    assert bench.events == [found] * 2, "equal limits are not"
+
+
+# What DynamoDB sends back has to be read: no more is asked for than is needed.
+
+HOLDERS = 50
+
+
+class WeighingTable(MemoryTable):
+    """Notes the bytes of each answer to an update."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[int] = []
+
+    def update_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        answer = super().update_item(**request)
+        self.answers.append(item_bytes(answer.get("Attributes", {})))
+        return answer
+
+
+def test_the_answer_to_an_acquire_has_no_record_of_a_holder(clock: FakeClock) -> None:
+    table = WeighingTable()
+    for number in range(HOLDERS):
+        Bench(table, clock).ask(f"holder-{number:02d}", limit=HOLDERS)
+    first, second, *_, last = table.answers
+    assert first == 0
+    assert last < 2 * second
+
+
+@pytest.mark.parametrize("tells_grant", [False, True])
+def test_a_release_asks_for_the_item_only_if_it_has_to_tell_of_the_grant(
+    *, tells_grant: bool
+) -> None:
+    table, clock = WeighingTable(), FakeClock()
+    store = store_over(table, clock)
+    granted = store.acquire(acquire("anna"))
+    assert isinstance(granted, Grant)
+    clock.advance(3)
+    request = ReleaseRequest(lock_name=LOCK, owner_id=owner("anna"), tells_grant=tells_grant)
+    released = store.release(request)
+    assert isinstance(released, Released)
+    told = (3_000, granted.fencing_token) if tells_grant else (None, None)
+    assert (released.held_ms, released.fencing_token) == told
+    assert (table.answers[-1] > 0) == tells_grant
+    assert store.release(request) == Released(lock_name=LOCK, owner_id=owner("anna"))
