@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Execution, Liveness
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol.model import Grant, ReleaseRequest
 from fairlock.protocol.outcomes import Queued, RefusalReason, Released
@@ -19,7 +18,7 @@ from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, owner, release, store_over
 from tests.support.faulty_table import Fault, meanwhile
 from tests.support.memory_tables import item_bytes
-from tests.support.store_bench import RUN, Bench
+from tests.support.store_bench import Bench
 
 
 @pytest.fixture
@@ -103,17 +102,6 @@ def test_after_a_lowered_limit_as_many_leases_must_be_over_as_permits_are_missin
     bench.clock.advance(1)
     assert bench.grant("late", limit=3).taken_over == 2
     bench.refuse("later", limit=3)
-
-
-def test_only_a_workflow_that_is_over_loses_its_lock(bench: Bench) -> None:
-    bench.ask("anna", lease_ms=5_000, execution_arn=RUN)
-    bench.clock.advance(8)
-    bench.executions[RUN] = Execution(Liveness.UNKNOWN)
-    assert bench.refuse("ben").liveness_unknown == 1
-    assert bench.holders() == ["anna"]
-    bench.end()
-    bench.clock.advance(60)
-    assert bench.grant("ben").taken_over == 1
 
 
 # The fencing token that a caller is told is the one that the lock's item has.

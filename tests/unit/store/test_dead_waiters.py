@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Execution, Liveness
-from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Refusal, RefusalReason, Released
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer
@@ -16,11 +14,9 @@ from tests.support import LOCK, FakeClock, acquire, release
 from tests.support.faulty_table import (
     TRANSACTIONS,
     FaultyTable,
-    Killed,
     client_error,
     delay,
     fault,
-    kill,
     meanwhile,
 )
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
@@ -196,109 +192,3 @@ def test_dead_waiters_fill_no_queue_and_count_in_no_position(bench: Bench) -> No
     invent(bench, 2_000)
     bench.clock.advance(10)
     assert bench.queue("ben").position == 1
-
-
-# A contender that meets a lease that is over reads the claim, extends the lease, and asks last.
-#
-# DescribeExecution answers 10 to 15 times a second in an account, however many contenders there
-# are.
-
-CONTENDERS = 5
-LEASE_MS = 60_000
-
-
-@pytest.fixture
-def workflow_bench(clock: FakeClock) -> Bench:
-    """Anna's workflow holds the lock, and her lease is over."""
-    workflow_bench = Bench(MemoryTable(), clock)
-    workflow_bench.ask("anna", execution_arn=RUN, lease_ms=LEASE_MS)
-    clock.advance(70)
-    return workflow_bench
-
-
-def test_of_contenders_that_come_together_one_asks(workflow_bench: Bench) -> None:
-    """While Step Functions is asked by one contender, the next one comes."""
-
-    def come(_execution_arn: str) -> Execution:
-        if len(workflow_bench.workflows.described) < CONTENDERS:
-            workflow_bench.refuse(f"contender {len(workflow_bench.workflows.described)}")
-        return Execution(Liveness.RUNNING)
-
-    workflow_bench.workflows.runs = come
-    workflow_bench.refuse("ben")
-    assert workflow_bench.workflows.described == [RUN]
-
-
-def test_while_step_functions_does_not_say_it_is_asked_once_in_half_a_minute(
-    workflow_bench: Bench,
-) -> None:
-    workflow_bench.workflows.runs = Liveness.UNKNOWN
-    for seconds, asked in ((0, 1), (13, 1), (20, 2)):
-        workflow_bench.clock.advance(seconds)
-        for number in range(CONTENDERS):
-            workflow_bench.refuse(f"contender {number}")
-        assert len(workflow_bench.workflows.described) == asked
-
-
-@pytest.fixture
-def fenced_bench(workflow_bench: Bench) -> Bench:
-    """The reaper has fenced her claim, and died before it freed the lock."""
-    workflow_bench.end()
-    with pytest.raises(Killed):
-        workflow_bench.reap(client=kill(3))
-    assert workflow_bench.holders() == ["anna"]
-    workflow_bench.workflows.described.clear()
-    return workflow_bench
-
-
-def test_a_fenced_claim_says_that_the_holder_is_over(fenced_bench: Bench) -> None:
-    fenced_bench.grant("ben")
-    assert fenced_bench.workflows.described == []
-
-
-def test_a_redriven_holder_that_takes_the_fence_away_in_that_moment_keeps_its_lock(
-    fenced_bench: Bench,
-) -> None:
-    """The claim is read as fenced; then a heartbeat renews, and only then the contender writes."""
-    fenced_bench.redrive()
-    fenced_bench.refuse("ben", over=meanwhile(3, lambda: fenced_bench.beat("anna", redrives=1)))
-    assert fenced_bench.holders() == ["anna"]
-
-
-def test_a_contender_that_dies_while_it_asks_delays_the_next_by_ten_seconds(
-    workflow_bench: Bench,
-) -> None:
-    def dies(_execution_arn: str) -> Execution:
-        raise Killed
-
-    workflow_bench.workflows.runs = dies
-    with pytest.raises(Killed):
-        workflow_bench.ask("ben")
-    workflow_bench.workflows.runs = Liveness.OVER
-    workflow_bench.refuse("carl")
-    workflow_bench.clock.advance(13)
-    workflow_bench.grant("carl")
-
-
-def test_a_workflow_that_runs_gets_a_whole_lease(workflow_bench: Bench) -> None:
-    workflow_bench.refuse("ben")
-    workflow_bench.clock.advance(LEASE_MS / 1000 - 1)
-    workflow_bench.refuse("ben")
-    assert workflow_bench.workflows.described == [RUN]
-
-
-@pytest.mark.parametrize("is_over", [True, False])
-def test_a_contender_sends_four_requests(workflow_bench: Bench, *, is_over: bool) -> None:
-    """The first write, the claim, the extension; then the takeover, or an extension for a lease."""
-    if is_over:
-        workflow_bench.end()
-    assert len(workflow_bench.requests(lambda store: store.acquire(acquire("ben")))) == 4
-
-
-def test_a_lease_that_is_not_over_costs_the_contender_one_request(workflow_bench: Bench) -> None:
-    workflow_bench.ask("ben")
-    client, store = workflow_bench.counting()
-    assert isinstance(store.acquire(acquire("carl")), Refusal)
-    workflow_bench.release("anna", execution_arn=RUN)
-    assert isinstance(store.acquire(acquire("carl")), Grant)
-    assert len(client.calls) == 2

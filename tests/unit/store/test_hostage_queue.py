@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlock.aws.executions import Delivery, Execution, Liveness
+from fairlock.aws.executions import Delivery
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.waiters import MOST_PAGES_READ, MOST_PLACES_OF_AN_EXECUTION
 from fairlock.store.administration import empty_queue
@@ -151,25 +151,3 @@ def test_a_full_queue_is_emptied_by_a_transaction_for_each_hundred(bench: Bench)
     assert empty_queue(store.context, LOCK) == 200
     transactions = ["transact_write_items"] * 2
     assert client.calls == ["query", *transactions, "get_item", "query", "update_item"]
-
-
-# Step Functions may be slow: an acquire comes to its end nevertheless.
-
-
-def test_an_acquire_does_not_ask_about_one_workflow_after_another_while_no_one_answers(
-    clock: FakeClock,
-) -> None:
-    """All permits are out to workflows whose leases are over, and each answer takes 4.5 s."""
-    bench = Bench(MemoryTable(), clock)
-    for number in range(5):
-        bench.ask(f"w{number}", execution_arn=f"{RUN}{number}", limit=5)
-    clock.advance(100)
-
-    def hang(_execution_arn: str) -> Execution:
-        clock.advance(4.5)
-        return Execution(Liveness.UNKNOWN)
-
-    bench.workflows.runs = hang
-    began = clock.monotonic()
-    assert bench.refuse("anna", limit=5).liveness_unknown
-    assert clock.monotonic() - began < 10

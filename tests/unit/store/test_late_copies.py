@@ -124,7 +124,7 @@ def invoke(bench: Bench, request: Event, client: object = None) -> Grant | Queue
 
 
 def requests_of_grant(bench: Bench, request: Event) -> list[str]:
-    client = FaultyTable(bench.client)
+    client, _ = bench.counting()
     assert isinstance(invoke(bench, request, client), Grant)
     return client.calls
 
@@ -178,34 +178,25 @@ def of_an_execution(bench: Bench) -> Event:
     return request
 
 
-LATE: Final[dict[str, Callable[[Bench], Event]]] = {
-    "a free lock": of_a_free_lock,
-    "a second permit": of_a_second_permit,
-    "a lock whose holder died": of_a_dead_holder,
-    "a busy lock": of_a_busy_lock,
-    "a lock by an execution": of_an_execution,
-}
+Scene = Callable[[Bench], Event]
+GRANTED_IF_BLIND: Final = [of_a_free_lock, of_a_second_permit, of_a_dead_holder]
 
 
-def stands(bench: Bench) -> list[str]:
-    """Who holds or waits."""
-    return sorted([*bench.holders(), *bench.waiters()])
-
-
-@pytest.mark.parametrize("case", LATE)
+@pytest.mark.parametrize("call", [*GRANTED_IF_BLIND, of_a_busy_lock, of_an_execution])
 def test_a_late_invocation_is_told_to_ask_again_and_changes_nothing(
-    bench: Bench, case: str
+    bench: Bench, call: Scene
 ) -> None:
-    late = LATE[case](bench)
-    before = {key: item for key, item in bench.client.items.items() if key[0].startswith("LOCK#")}
+    late = call(bench)
+    before = bench.items("LOCK#")
     assert is_told_to_ask_again(invoke(bench, late))
-    after = {key: item for key, item in bench.client.items.items() if key[0].startswith("LOCK#")}
-    assert after == before
+    assert bench.items("LOCK#") == before
 
 
-@pytest.mark.parametrize("case", ["a free lock", "a second permit", "a lock whose holder died"])
-def test_a_caller_that_does_not_say_when_it_called_is_unprotected(bench: Bench, case: str) -> None:
-    late = LATE[case](bench)
+@pytest.mark.parametrize("call", GRANTED_IF_BLIND)
+def test_a_caller_that_does_not_say_when_it_called_is_unprotected(
+    bench: Bench, call: Scene
+) -> None:
+    late = call(bench)
     late.pop("entered_at_ms")
     assert isinstance(invoke(bench, late), Grant)
 
@@ -224,7 +215,7 @@ def test_an_invocation_that_stalls_between_its_two_writes_is_told_to_ask_again(
 
     client = FaultyTable(bench.client, meanwhile(2, others_act))
     assert is_told_to_ask_again(invoke(bench, request, client))
-    assert (stands(bench), len(client.calls)) == (["zoe"], 2)
+    assert (bench.holders(), bench.waiters(), len(client.calls)) == (["zoe"], [], 2)
 
 
 def test_a_lock_that_is_held_is_refused_as_ever(bench: Bench) -> None:
@@ -294,10 +285,6 @@ def test_a_time_in_the_future_is_answered_with_the_right_one_without_a_request(
     assert isinstance(invoke(bench, again), Grant)
 
 
-def test_a_clock_that_is_ahead_by_less_than_the_slack_costs_nothing(bench: Bench) -> None:
-    assert requests_of_grant(bench, event(bench, "anna", behind_ms=-900)) == ["update_item"]
-
-
 def test_on_ordinary_ways_the_time_costs_no_request(bench: Bench) -> None:
     """Right after a release, too: the call was made before it, and within the slack."""
     bench.ask("zoe")
@@ -306,6 +293,9 @@ def test_on_ordinary_ways_the_time_costs_no_request(bench: Bench) -> None:
     bench.release("zoe")
     bench.clock.advance(0.4)
     assert requests_of_grant(bench, request) == ["update_item"]
+    bench.release("anna")
+    by_a_clock_that_is_ahead = event(bench, "ben", behind_ms=-900)
+    assert requests_of_grant(bench, by_a_clock_that_is_ahead) == ["update_item"]
 
 
 def test_a_departure_that_was_marked_in_the_future_refuses_no_call_made_just_now(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Delivery, Execution, Liveness
+from fairlock.aws.executions import Liveness
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
-from fairlock.store.context import Evicted, HandedOver
+from fairlock.store.context import HandedOver
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faulty_table import FaultyTable, delay, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
@@ -42,15 +42,6 @@ def line_up(queue: Queue, holder: str, *waiters: str) -> int:
 
 def hand_offs(queue: Queue) -> list[HandedOver]:
     return [event for event in queue.events if isinstance(event, HandedOver)]
-
-
-def test_a_busy_lock_queues_who_is_willing_to_wait(queue: Queue) -> None:
-    queue.wait("anna")
-    entered_at_ms = queue.clock.now_ms
-    answer = queue.queue("ben")
-    assert (answer.position, answer.entered_at_ms) == (1, entered_at_ms)
-    assert [h.owner_name for h in answer.holders] == ["anna"]
-    assert queue.waiters() == ["ben"]
 
 
 def test_release_hands_the_lock_to_the_oldest_waiter_and_tells_it(queue: Queue) -> None:
@@ -115,16 +106,6 @@ def test_a_repeated_enqueue_keeps_the_place_and_takes_the_new_token(queue: Queue
     assert queue.pushed == ["second"]
 
 
-def test_a_lost_push_is_healed_by_the_waiters_own_next_acquire(queue: Queue) -> None:
-    queue.workflows.wakes = Delivery.UNKNOWN
-    ticket = line_up(queue, "anna", "ben")
-    queue.release("anna")
-    answer = queue.wait("ben", ticket=ticket)
-    assert isinstance(answer, Grant)
-    assert answer.repeated
-    assert queue.waiters() == []
-
-
 def test_a_dead_waiter_at_the_head_is_passed_over_at_once(queue: Queue) -> None:
     queue.wait("anna")
     for name, run in (("dead-1", RUN), ("dead-2", OTHER_RUN), ("ben", None)):
@@ -148,13 +129,6 @@ def test_giving_up_leaves_the_queue_and_bars_a_delayed_acquire(queue: Queue) -> 
     queue.release("anna")
     assert queue.pushed == []
     queue.grant("carl")
-
-
-def test_giving_up_releases_a_grant_that_came_in_between(queue: Queue) -> None:
-    ticket = line_up(queue, "anna", "ben", "carl")
-    queue.release("anna")
-    assert isinstance(queue.release("ben", ticket=ticket), Released)
-    assert queue.pushed == ["ben", "carl"]
 
 
 def test_giving_up_what_was_never_asked_for_changes_no_holder(queue: Queue) -> None:
@@ -181,19 +155,6 @@ def test_a_waiters_fallback_poll_evicts_an_expired_holder_for_itself(queue: Queu
     queue.clock.advance(10)
     queue.grant("ben", waits=True, ticket=ticket, task_token="ben")
     assert queue.pushed == []
-
-
-def test_a_heartbeat_between_sight_and_eviction_wins(queue: Queue) -> None:
-    queue.wait("anna", lease_ms=1_000)
-    queue.wait("ben")
-    queue.clock.advance(10)
-
-    def renew_meanwhile(_arn: str) -> Execution:
-        queue.renew("anna")
-        return Execution(Liveness.OVER)
-
-    queue.workflows.runs = renew_meanwhile
-    assert isinstance(queue.wait("carl"), Queued)
 
 
 def test_who_waited_for_a_lower_limit_is_served_when_that_waiter_gives_up(queue: Queue) -> None:
@@ -264,17 +225,6 @@ def test_when_patience_ends_the_outcome_is_unknown_and_not_a_refusal(queue: Queu
     with pytest.raises(LockStoreUnavailable):
         queue.store(slow).acquire(ben)
     assert isinstance(queue.store().acquire(ben), Grant)
-
-
-def test_many_dead_workflows_give_way_after_a_lowered_limit(queue: Queue) -> None:
-    for i in range(20):
-        queue.wait(f"dead-{i}", limit=20, lease_ms=1_000, execution_arn=RUN)
-    queue.clock.advance(60)
-    queue.end()
-    answer = queue.grant("ben", limit=10)
-    evicted = sum(event.holders for event in queue.events if isinstance(event, Evicted))
-    assert evicted + answer.taken_over == 11
-    assert queue.state.held == 10
 
 
 def test_free_permits_are_handed_over_until_they_or_the_waiters_are_used_up(queue: Queue) -> None:

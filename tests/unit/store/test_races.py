@@ -205,13 +205,6 @@ def test_an_owner_whose_clock_is_behind_the_last_departure_can_give_up(bench: Be
     assert isinstance(bench.release("anna", waits=True), Released)
 
 
-def test_of_two_contenders_that_find_a_lease_over_one_asks_about_its_workflow(bench: Bench) -> None:
-    bench.grant("anna", execution_arn=RUN, lease_ms=60_000)
-    bench.clock.advance(70)
-    bench.ask("carl", over=meanwhile(3, lambda: bench.ask("ben")))
-    assert bench.workflows.described == [RUN]
-
-
 # The reaper, and heartbeats of an execution that was redriven.
 
 
