@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,7 @@ from botocore.exceptions import ClientError
 
 from examples.bank import __main__ as bank
 from examples.bank.account import OverdrawnError, debited
-from fairlock import optimistic
+from fairlock import LockClient, optimistic
 from fairlock.errors import InvalidRequest, VersionConflict
 from testbed.localaws import LocalAws
 from tests.support import FakeClock
@@ -333,8 +334,9 @@ LINE = re.compile(r"debits of (\d+) .*\), (.+?) +paid +(\d+), .* balance +(-?\d+
 def test_both_right_ways_are_right_and_the_naive_one_loses_a_debit(
     aws: LocalAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The program in this process, on the embedded AWS that is there already."""
+    """The program in this process, on the embedded AWS that is there; its waiter polls often."""
     monkeypatch.setattr(bank, "LocalAws", lambda: nullcontext(aws))
+    monkeypatch.setattr(bank, "LockClient", partial(LockClient, longest_poll=0.2))
     try:
         assert bank.main() == 0
     finally:
