@@ -108,22 +108,6 @@ def test_every_waiter_holds_the_lock_once_and_none_is_forgotten(
     assert len(crowd.tokens) >= THREADS  # so many at least had to wait, and were woken
 
 
-def test_of_two_hundred_writes_of_stale_holders_none_is_accepted(bench: Bench) -> None:
-    """Their places were taken over, and another one holds."""
-    stale = []
-    for number in range(10):
-        stale.append(bench.writes(bench.grant(f"stale-{number}", lease_ms=1_000)))
-        bench.clock.advance(10)
-    bench.grant("current", lease_ms=3_600_000)
-
-    def attempt(writes: GuardedWrites) -> bool:
-        return is_refused(lambda: writes.transact_write([deposit("x")]))
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(attempt, stale * 20))
-    assert bench.balance("x") is None
-
-
 def test_a_write_that_races_with_a_takeover_is_written_or_refused_and_never_both(
     bench: Bench,
 ) -> None:

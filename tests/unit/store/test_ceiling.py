@@ -12,7 +12,7 @@ import pytest
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import admission, grants
 from fairlock.protocol.model import Grant
-from fairlock.protocol.outcomes import RefusalReason, Released
+from fairlock.protocol.outcomes import RefusalReason
 from fairlock.protocol.schema import FOREVER_SECONDS, Part, number
 from fairlock.store.context import CeilingChanged
 from fairlock.store.keep_alive import KeepAliveOutcome
@@ -64,14 +64,6 @@ def test_the_first_token_after_a_pause_of_an_unused_lock_is_above_all_before(ben
     bench.set_ceiling(0)
     bench.set_ceiling(None)
     assert bench.grant("anna").fencing_token > bench.clock.now_ms * 1000
-
-
-def test_a_pause_stops_no_holder(bench: Bench) -> None:
-    mine = bench.grant("anna")
-    bench.set_ceiling(0)
-    assert getattr(bench.renew("anna"), "fencing_token", None) == mine.fencing_token
-    assert isinstance(bench.release("anna"), Released)
-    bench.refuse("ben")
 
 
 @pytest.mark.parametrize("limit", [0, 3])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from fairlock.errors import LockStoreUnavailable
@@ -78,24 +76,6 @@ def test_the_claim_is_there_before_the_lock_is_asked_for(bench: Bench) -> None:
         "expiry_time": {"N": str(bench.clock.now_ms // 1000 + DAYS_400)},
     }
     assert bench.holders() == []
-
-
-def test_a_repeated_acquire_keeps_claim_and_grant(bench: Bench) -> None:
-    first = bench.grant("anna", execution_arn=RUN, waits=True)
-    (claim,) = bench.claims()
-    bench.clock.advance(1)
-    again = bench.grant("anna", execution_arn=RUN, waits=True)
-    assert again == replace(first, repeated=True)
-    (left,) = bench.claims()
-    assert left["entered_at_ms"] == claim["entered_at_ms"]
-
-
-def test_a_polling_workflow_without_a_ticket_gets_its_place_from_its_claim(bench: Bench) -> None:
-    bench.ask("holder")
-    first = bench.queue("anna", execution_arn=RUN)
-    bench.clock.advance(1)
-    assert bench.queue("anna", execution_arn=RUN).entered_at_ms == first.entered_at_ms
-    assert bench.waiters() == ["anna"]
 
 
 def test_a_claim_that_a_person_has_edited_does_not_keep_the_lock_taken(bench: Bench) -> None:
