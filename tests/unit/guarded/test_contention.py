@@ -6,106 +6,44 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
-from fairlock import InvalidRequest, Lock, LockLost, LockStoreUnavailable
-from fairlock.aws.executions import Delivery
-from fairlock.aws.lock_table import LockTable
-from fairlock.aws.retry import RetryBudget
+from fairlock import InvalidRequest, Lock, LockClient, LockLost, LockStoreUnavailable
 from fairlock.guarded.guarded_writes import GuardedWrites
-from fairlock.protocol.model import Grant
-from fairlock.store.context import LockContext
-from tests.support import LOCK, TABLE, FakeClock, Operations, acquire, release
+from tests.support import LOCK, TABLE
 from tests.support.faulty_table import Fault, FaultyTable, client_error, fault, refusal
-from tests.support.store_bench import FakeWorkflows
 from tests.unit.client.doubles import TimeLimitError
 from tests.unit.guarded.conftest import LEDGER, Bench, deposit, is_refused, locked
 
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
-
-
-THREADS = 8
+THREADS, HOLDS = 8, 24
 MOST_SECONDS = 60
 
 
-@dataclass
-class Crowd:
-    """Threads that queue for one lock, each woken only by the push of the departing holder."""
-
-    bench: Bench
-    limit: int = 1
-    woken: dict[str, threading.Event] = field(default_factory=dict)
-    tokens: list[int] = field(default_factory=list)
-    queued: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-
-    def __post_init__(self) -> None:
-        self.context = LockContext(  # real time: the fake clock is for one thread
-            table=LockTable(self.bench.client, TABLE),
-            workflows=FakeWorkflows(wakes=self._wake),
-            # On a busy machine another caller may be outrun for seconds.
-            retry_budget=RetryBudget(seconds=60),
-        )
-
-    def _wake(self, task_token: str, grant: Grant) -> Delivery:
-        self.tokens.append(grant.fencing_token)
-        self.woken[task_token].set()
-        return Delivery.DELIVERED
-
-    def hold_once(self, name: str) -> None:
-        """Waits for the lock, writes to the ledger, and leaves in the same transaction."""
-        self.woken[name] = threading.Event()
-        request = acquire(name, lease_ms=600_000, limit=self.limit, waits=True, task_token=name)
-        answer = Operations(self.context).acquire(request)
-        if not isinstance(answer, Grant):
-            self.queued.release()
-            assert self.woken[name].wait(30), f"no one woke {name}"
-            answer = Operations(self.context).acquire(request)
-        assert isinstance(answer, Grant)
-        one_more = self.one_more() if self.limit == 1 else deposit("x")
-        writes = GuardedWrites(
-            self.bench.client,
-            table_name=TABLE,
-            lock_name=LOCK,
-            owner_id=answer.owner_id,
-            fencing_token=answer.fencing_token,
-            context=self.context,
-        )
-        writes.transact_write([one_more], release=True)
-
-    def one_more(self) -> TransactWriteItemTypeDef:
-        """The balance as it is read now, plus one: it loses updates unless one is inside."""
-        balance = (self.bench.balance("x") or 0) + 1
-        item = {"account": {"S": "x"}, "balance": {"N": str(balance)}}
-        return {"Put": {"TableName": LEDGER, "Item": item}}
-
-
 @pytest.mark.parametrize("limit", [1, 3])
-def test_every_waiter_holds_the_lock_once_and_none_is_forgotten(
-    dynamodb: DynamoDBClient, clock: FakeClock, limit: int
+def test_of_many_holders_that_release_with_their_writes_each_holds_once_and_no_write_is_lost(
+    bench: Bench, limit: int
 ) -> None:
-    bench = Bench(dynamodb, clock)
-    crowd = Crowd(bench, limit=limit)
-    names = [f"visitor-{i:03d}" for i in range(40)]
-    first = [f"first-{i}" for i in range(limit)]
-    for name in first:
-        bench.grant(name, limit=limit, lease_ms=600_000)
-    with ThreadPoolExecutor(THREADS) as pool:
-        holds = pool.map(crowd.hold_once, names)
-        assert all(crowd.queued.acquire(timeout=30) for _ in range(THREADS))
-        for name in first:
-            Operations(crowd.context).release(release(name))
-        list(holds)
+    """One that is alone writes the balance that it has read plus one: two at a time would lose."""
+
+    def hold_once(_number: int) -> int:
+        lock = locks.acquire(LOCK, limit=limit, max_wait=MOST_SECONDS)
+        balance = (bench.balance("x") or 0) + 1
+        item = {"account": {"S": "x"}, "balance": {"N": str(balance)}}
+        put: Any = {"Put": {"TableName": LEDGER, "Item": item}}
+        lock.transact_write([put if limit == 1 else deposit("x")], release=True)
+        return lock.fencing_token
+
+    with (
+        LockClient(TABLE, client=bench.client, longest_poll=0.2) as locks,
+        ThreadPoolExecutor(THREADS) as pool,
+    ):
+        tokens = list(pool.map(hold_once, range(HOLDS)))
+    assert len(set(tokens)) == bench.balance("x") == HOLDS
     state = bench.state
-    assert bench.balance("x") == len(names)
     assert (state.held, state.holders, bench.waiters()) == (0, (), [])
-    assert len(crowd.tokens) == len(set(crowd.tokens))
-    assert len(crowd.tokens) >= THREADS  # so many at least had to wait, and were woken
 
 
 def test_a_write_that_races_with_a_takeover_is_written_or_refused_and_never_both(
