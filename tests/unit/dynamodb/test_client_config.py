@@ -20,11 +20,19 @@ from botocore.exceptions import (
 )
 
 from fairlock.aws.retry import CLIENT_CONFIG, USER_AGENT
-from fairlock.errors import LockStoreUnavailable
+from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
 from fairlock.protocol.outcomes import Released
+from fairlock.store.administration import empty_queue
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, store_over
-from tests.support.faulty_table import READS, TRANSACTIONS, FaultyTable, client_error, fault
+from tests.support.faulty_table import (
+    READS,
+    TRANSACTIONS,
+    FaultyTable,
+    client_error,
+    fault,
+    refusal,
+)
 from tests.support.store_bench import Bench
 
 ACCOUNT = "123456789012"
@@ -182,6 +190,18 @@ def test_a_transaction_that_is_cancelled_in_passing_is_sent_again(bench: Bench, 
     client = FaultyTable(bench.client, fault(cancelled, 1, of=TRANSACTIONS))
     bench.queue("ben", over=client)
     assert client.calls.count("transact_write_items") == 2
+
+
+def test_a_removal_of_many_that_is_cancelled_as_invalid_is_a_defect(bench: Bench) -> None:
+    bench.grant("anna")
+    for name in ("ben", "carl"):
+        bench.queue(name)
+    invalid = refusal("TransactionCanceledException")
+    invalid.response["CancellationReasons"] = [{"Code": "ValidationError"}, {"Code": "None"}]
+    failing = bench.store(fault(invalid, of=TRANSACTIONS))
+    with pytest.raises(LockStoreMisconfigured, match="TransactionCanceledException"):
+        empty_queue(failing.context, LOCK)
+    assert bench.waiters() == ["ben", "carl"]
 
 
 def test_every_read_is_strongly_consistent(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

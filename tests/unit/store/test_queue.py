@@ -44,6 +44,18 @@ def hand_offs(queue: Queue) -> list[HandedOver]:
     return [event for event in queue.events if isinstance(event, HandedOver)]
 
 
+@pytest.mark.parametrize(("ahead", "seconds"), [(0, 5), (1, 10)])
+def test_who_is_near_the_head_asks_within_five_seconds_for_each_position(
+    queue: Queue, ahead: int, seconds: int
+) -> None:
+    """However long it has waited: until it asks, a permit that it was handed is idle."""
+    queue.ask("anna", lease_ms=3_600_000)
+    for number in range(ahead):
+        queue.queue(f"waiter-{number}")
+    hour_ago_ms = queue.clock.now_ms - 3_600_000
+    assert queue.queue("ben", waiting_since_ms=hour_ago_ms).retry_after_seconds == seconds
+
+
 def test_release_hands_the_lock_to_the_oldest_waiter_and_tells_it(queue: Queue) -> None:
     first = queue.grant("anna")
     queue.clock.advance(1)
