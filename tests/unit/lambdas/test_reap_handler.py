@@ -229,39 +229,17 @@ def test_a_message_that_could_not_be_worked_off_tells_why_and_nothing_of_an_inpu
 
 
 @pytest.mark.usefixtures("over_botocore")
-def test_a_message_that_was_asked_too_early_really_comes_again_soon(
-    monkeypatch: pytest.MonkeyPatch, outside: Outside
-) -> None:
+def test_the_queue_really_takes_a_message_and_brings_a_hidden_one_again() -> None:
     sqs = boto3.client("sqs")
-    queue = sqs.create_queue(QueueName="hidden", Attributes={"VisibilityTimeout": "120"})
-    queue_url = queue["QueueUrl"]
-    sqs.send_message(QueueUrl=queue_url, MessageBody=json.dumps(status_change()))
-    (message,) = sqs.receive_message(QueueUrl=queue_url)["Messages"]
-
-    def hide(_url: str, receipt: str, _seconds: int) -> None:
-        runtime.hide_message(queue_url, receipt, 0)
-
-    monkeypatch.setattr("lambdas.reap_messages.hide_message", hide)
-    outside.executions[VALID_EXECUTION] = Execution(Liveness.RUNNING)
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    event = batch(message["Body"])
-    event["Records"][0]["receiptHandle"] = message["ReceiptHandle"]
-    assert len(reap.handler(event, CONTEXT)["batchItemFailures"]) == 1
-    assert len(sqs.receive_message(QueueUrl=queue_url)["Messages"]) == 1
-    runtime.hide_message(queue_url, "no such receipt", 5)  # Only delays the message.
-
-
-@pytest.mark.usefixtures("over_botocore")
-def test_the_second_pass_really_goes_to_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    sqs = boto3.client("sqs")
-    queue_url = sqs.create_queue(QueueName="reap")["QueueUrl"]
-    monkeypatch.setenv("FAIRLOCK_REAP_QUEUE_URL", queue_url)
-    monkeypatch.setattr("lambdas.reap_messages.SECOND_PASS_MS", 0)
-    monkeypatch.setattr("lambdas.reap_messages.send_message", runtime.send_message)
-    assert failed(status_change()) == []
-    (message,) = sqs.receive_message(QueueUrl=queue_url)["Messages"]
-    assert failed(message["Body"]) == []
-    assert "Messages" not in sqs.receive_message(QueueUrl=queue_url)
+    queue = sqs.create_queue(QueueName="reap", Attributes={"VisibilityTimeout": "120"})
+    url = queue["QueueUrl"]
+    runtime.send_message(url, "a message", 0)
+    (message,) = sqs.receive_message(QueueUrl=url)["Messages"]
+    assert "Messages" not in sqs.receive_message(QueueUrl=url)
+    runtime.hide_message(url, message["ReceiptHandle"], 0)
+    (again,) = sqs.receive_message(QueueUrl=url)["Messages"]
+    assert message["Body"] == again["Body"] == "a message"
+    runtime.hide_message(url, "no such receipt", 5)  # Only delays the message.
 
 
 # Which messages the reaper understands, and what it takes them for.
