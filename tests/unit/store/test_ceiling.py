@@ -11,7 +11,6 @@ import pytest
 
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import admission, grants
-from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import RefusalReason
 from fairlock.protocol.schema import FOREVER_SECONDS, Part, number
 from fairlock.store.context import CeilingChanged
@@ -82,13 +81,6 @@ def test_below_a_ceiling_a_redriven_execution_that_still_holds_renews(
     assert expiry(bench) == FOREVER_SECONDS
 
 
-@pytest.mark.parametrize("limit", [1, 5])
-def test_no_grant_goes_above_a_ceiling(bench: Bench, limit: int) -> None:
-    bench.set_ceiling(2)
-    answers = [bench.ask(f"owner{i}", limit=limit) for i in range(4)]
-    assert sum(isinstance(answer, Grant) for answer in answers) == min(limit, 2)
-
-
 def test_a_lowered_ceiling_grants_nothing_until_fewer_hold(bench: Bench) -> None:
     for name in ("anna", "ben", "carl"):
         bench.grant(name, limit=3)
@@ -155,17 +147,6 @@ def test_a_waiter_that_gives_up_while_a_ceiling_is_raised_leaves_no_one_asleep(
     with suppress(Killed):
         bench.store(passing).change_ceiling(ceiling(2))
     assert (bench.holders(), bench.waiters()) == (["anna", "carl"], [])
-
-
-def test_raising_a_ceiling_serves_as_many_as_may_come_in(bench: Bench) -> None:
-    bench.set_ceiling(1)
-    bench.grant("anna", limit=5)
-    for name in ("ben", "carl", "dora"):
-        bench.wait(name, limit=5)
-    bench.set_ceiling(3)
-    assert (bench.holders(), bench.waiters()) == (["anna", "ben", "carl"], ["dora"])
-    bench.set_ceiling(None)
-    assert (bench.holders(), bench.waiters()) == (["anna", "ben", "carl", "dora"], [])
 
 
 def second_write(bench: Bench, pause: Callable[[], object]) -> None:
