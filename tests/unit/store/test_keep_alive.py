@@ -10,8 +10,8 @@ from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.store.keep_alive import KeepAliveOutcome, why_lost
-from tests.support import LOCK, FakeClock, owner, release
-from tests.support.faulty_table import READS, FaultyTable, fault, lost_reply, meanwhile
+from tests.support import LOCK, FakeClock, release
+from tests.support.faulty_table import READS, fault, lost_reply, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
 OWN_RELEASE = release("anna", execution_arn=RUN, keep_alive=True)
@@ -47,41 +47,6 @@ def test_the_release_ends_the_last_heartbeat_and_only_that_once_the_lock_is_free
         bench.beat("anna", task_token)
     assert isinstance(bench.store().release(OWN_RELEASE), Released)
     assert bench.workflows.ended == [("second", None)]
-
-
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [(0, KeepAliveOutcome.RENEWED), (1, KeepAliveOutcome.DONE)],
-    ids=["before", "in the middle"],
-)
-def test_a_heartbeat_in_the_middle_of_its_own_release_finds_no_loss(
-    bench: Bench, number: int, expected: KeepAliveOutcome
-) -> None:
-    found: list[KeepAliveOutcome] = []
-    between = FaultyTable(
-        bench.client,
-        meanwhile(number + 1, lambda: found.append(bench.beat("anna"))),
-    )
-    bench.store(between).release(OWN_RELEASE)
-    found.append(bench.beat("anna", "next"))
-    assert found == [expected, KeepAliveOutcome.DONE]
-    assert bench.holders() == []
-
-
-@pytest.mark.parametrize("number", range(2))
-@pytest.mark.parametrize("waiting", [[], ["ben"]], ids=str)
-def test_its_own_release_in_the_middle_of_a_heartbeat_is_no_loss(
-    bench: Bench, number: int, waiting: list[str]
-) -> None:
-    for name in waiting:
-        bench.wait(name, execution_arn=OTHER_RUN)
-    between = FaultyTable(
-        bench.client, meanwhile(number + 1, lambda: bench.store().release(OWN_RELEASE))
-    )
-    assert bench.beat("anna", over=between) is KeepAliveOutcome.DONE
-    assert bench.beat("anna", "late") is KeepAliveOutcome.DONE
-    bench.store().release(OWN_RELEASE)
-    assert bench.holders() == waiting
 
 
 @pytest.mark.parametrize("beats_before", [0, 1])
@@ -155,25 +120,6 @@ def test_a_heartbeat_that_takes_the_fence_away_keeps_its_lock_from_the_pass_unde
     bench.end()
     answer = bench.reap(client=meanwhile(RELEASE_OF_PASS, lambda: redriven_and_renewed(bench)))
     assert (answer.holders, bench.holders()) == (0, ["anna"])
-
-
-@pytest.mark.parametrize("request_of_pass", [3, 4, 5])
-@pytest.mark.parametrize("permits", [1, 2])
-def test_the_pass_that_hands_over_leaves_the_lock_to_a_heartbeat_too(
-    bench: Bench, permits: int, request_of_pass: int
-) -> None:
-    """Others wait, so the pass reads the queue between its question and its write."""
-    if permits == 2:
-        bench.store().release(AFTER_ERROR)
-        bench.pass_through()
-        bench.wait("carl", execution_arn=OTHER_RUN, limit=2)
-        bench.wait("anna", owner_id=owner("anna2"), limit=2)
-    bench.wait("ben", execution_arn=OTHER_RUN)
-    bench.end()
-    fields = {"owner_id": owner("anna2"), "limit": 2} if permits == 2 else {}
-    renewed = meanwhile(request_of_pass + 1, lambda: redriven_and_renewed(bench, **fields))
-    bench.reap(client=renewed)
-    assert "anna" in bench.holders()
 
 
 def test_a_late_heartbeat_of_the_dead_that_takes_the_lock_is_freed_by_the_second_pass(

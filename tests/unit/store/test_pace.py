@@ -1,4 +1,4 @@
-"""A slot of a pace is reserved by one write. What a fleet may rely on: `tests/property/test_pace.py`.
+"""A slot of a pace is one write; `tests/property/test_pace.py` says what fleets rely on.
 
 Times are those of the clock that the test moves. AWS's time is known within a second of it, either
 way: so a caller that waits begins a second after its slot, and the slot after an idle caller is an

@@ -13,7 +13,7 @@ from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.store.context import HandedOver
 from tests.support import LOCK, FakeClock, acquire, owner, release
-from tests.support.faulty_table import FaultyTable, delay, meanwhile
+from tests.support.faulty_table import FaultyTable, delay
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
 
@@ -203,31 +203,6 @@ def test_a_polling_caller_keeps_its_place_while_it_polls(queue: Queue) -> None:
     queue.grant("ben", waits=True, ticket=first.entered_at_ms)
 
 
-@pytest.mark.parametrize("limit", [1, 2])
-def test_an_owner_that_entered_twice_is_served_once(queue: Queue, limit: int) -> None:
-    for i in range(limit):
-        queue.wait(f"holder-{i}", limit=limit)
-    queue.wait("ben", limit=limit)
-    queue.wait("ben", limit=limit)
-    queue.wait("carl", limit=limit)
-    queue.release("holder-0")
-    queue.release("ben")
-    assert queue.pushed == ["ben", "carl"]
-
-
-@pytest.mark.parametrize("number", range(1, 6))
-def test_an_own_acquire_that_lands_while_giving_up_gets_nothing(queue: Queue, number: int) -> None:
-    queue.wait("anna")
-    queue.wait("ben")
-    place = {"ticket": queue.clock.now_ms - 1_000}
-    late = acquire("ben", waits=True, task_token="late", **place)
-    between = FaultyTable(queue.client, meanwhile(number + 1, lambda: queue.store().acquire(late)))
-    queue.store(between).release(release("ben", **place))
-    queue.release("anna")
-    assert queue.pushed == []
-    queue.grant("carl")
-
-
 def test_when_patience_ends_the_outcome_is_unknown_and_not_a_refusal(queue: Queue) -> None:
     queue.wait("anna", lease_ms=1_000)
     queue.wait("ben")
@@ -250,18 +225,3 @@ def test_free_permits_are_handed_over_until_they_or_the_waiters_are_used_up(queu
     queue.release("narrow")
     assert [each.owner_name for each in hand_offs(queue)] == ["narrow", *names[:22]]
     assert queue.state.held == 22
-
-
-@pytest.mark.parametrize("number", range(1, 7))
-def test_a_wider_waiter_that_joins_in_the_moment_of_a_hand_off_is_next(
-    queue: Queue, number: int
-) -> None:
-    queue.wait("anna", limit=2)
-    queue.wait("ben", limit=1)
-    between = FaultyTable(queue.client, meanwhile(number + 1, lambda: queue.release("anna")))
-    queue.clock.advance(1)
-    carl = acquire("carl", limit=2, waits=True, task_token="carl")
-    answer = queue.store(between).acquire(carl)
-    queue.release("anna")
-    queue.release("ben")
-    assert isinstance(answer, Grant) or "carl" in queue.pushed

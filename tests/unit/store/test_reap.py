@@ -231,35 +231,6 @@ def stopped_and_reaped(bench: Bench) -> None:
     bench.pass_through()
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_an_acquire_under_way_is_freed_by_the_second_pass_whenever_the_first_one_came(
-    bench: Bench, number: int
-) -> None:
-    """The stop and the first pass come before the nth request of acquire; 2 is after the last."""
-    late = FaultyTable(bench.client, meanwhile(number + 1, lambda: stopped_and_reaped(bench)))
-    bench.ask("anna", execution_arn=RUN, over=late)
-    late.end_plan()
-    bench.reap(second=True)
-    assert bench.holders() == []
-    bench.grant("ben")
-
-
-@pytest.mark.parametrize("number", range(5))
-def test_a_late_acquire_that_joins_the_queue_is_taken_out_by_the_second_pass(
-    bench: Bench, number: int
-) -> None:
-    bench.wait("ben", execution_arn=OTHER_RUN)
-    bench.end()
-    late = FaultyTable(bench.client, meanwhile(number + 1, bench.reap))
-    bench.ask("anna", execution_arn=RUN, waits=True, task_token="anna", over=late)
-    late.end_plan()
-    bench.reap(second=True)
-    assert bench.waiters() == []
-    bench.release("ben", execution_arn=OTHER_RUN)
-    assert bench.pushed == []
-    bench.grant("carl")
-
-
 def test_a_redriven_acquire_between_the_question_and_the_bar_is_not_robbed(bench: Bench) -> None:
     bench.wait("anna")
     bench.release("anna")
