@@ -13,7 +13,6 @@ from fairlock import Lock, LockLost, LockStoreUnavailable
 from fairlock.client.base_lock import BaseLock
 from fairlock.errors import TransactionRefused
 from fairlock.guarded.guarded_writes import GuardedWrites
-from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.protocol.schema import lock_key
 from tests.support import LOCK, TABLE, FakeClock, owner
 from tests.support.faulty_table import (
@@ -37,14 +36,6 @@ def test_a_repeat_that_comes_before_the_first_call_is_sent_is_the_same_write(ben
     for call in [writes.call([deposit("x")], token="t", release=True) for _ in range(2)]:
         writes.send(call)
     assert (bench.balance("x"), bench.holders()) == (1, [])
-
-
-def test_a_lock_released_with_writes_is_released_for_everybody_else_to_see(bench: Bench) -> None:
-    grant = bench.grant("anna")
-    bench.writes(grant).transact_write([deposit("x")], release=True)
-    assert isinstance(bench.release("anna"), Released)
-    assert isinstance(bench.renew("anna"), NotHeld)
-    assert bench.grant("ben").fencing_token == grant.fencing_token + 1
 
 
 def test_the_oldest_waiter_becomes_the_holder_in_the_same_transaction(bench: Bench) -> None:

@@ -178,20 +178,6 @@ def test_a_second_pass_that_cannot_be_sent_fails_the_message(
     assert is_free()
 
 
-@pytest.mark.parametrize(
-    "message", [status_change(redriveCount=7), second_pass(rounds=5)], ids=["event", "pass"]
-)
-def test_a_forged_message_about_a_running_execution_frees_nothing_and_comes_again(
-    outside: Outside, message: dict[str, Any]
-) -> None:
-    """`is_free` in the other tests is the control: of an execution that is over it is freed."""
-    outside.executions[VALID_EXECUTION] = Execution(Liveness.RUNNING)
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    assert failed(message, status_change(OTHER_EXECUTION)) == [0]
-    assert [sent["execution_arn"] for _, sent, _ in outside.sent] == [OTHER_EXECUTION]
-    assert not is_free()
-
-
 @pytest.mark.parametrize(("tries", "seconds"), [(1, 2), (2, 4), (6, 64), (7, 120), (10, 120)])
 def test_what_was_asked_too_early_is_asked_again_after_pauses_that_double(
     outside: Outside, tries: int, seconds: int

@@ -21,7 +21,7 @@ from tests.support.faulty_table import (
     meanwhile,
 )
 from tests.support.late_copies import confirmation_of_a_waiter_that_left
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, copied, late
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, late
 
 
 def does_nothing() -> None:
@@ -128,20 +128,6 @@ def test_a_quick_call_by_a_clock_that_is_behind_puts_its_task_token(bench: Bench
     bench.wait("anna", task_token="second")
     bench.release("holder")
     assert bench.pushed == ["second"]
-
-
-def test_a_departure_that_lands_late_lets_no_late_acquire_in(bench: Bench) -> None:
-    """Carl's departure was sent before ben's, by less than the slack."""
-    acquires = copied(bench, "SET #mine = :holder", lambda store: store.acquire(acquire("ben")))
-    bench.clock.advance(0.5)
-    carl = release("carl", waits=True)
-    leaves = late(bench, "SET #last_given_up = :me", lambda store: store.release(carl))
-    bench.clock.advance(0.7)
-    bench.release("ben")
-    bench.ask("dora")
-    bench.release("dora")  # Ben's own mark is gone, so the time alone protects.
-    leaves.land()
-    assert not acquires.land()
 
 
 @pytest.mark.parametrize("waits", [True, False])

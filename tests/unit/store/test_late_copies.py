@@ -323,20 +323,3 @@ def test_two_calls_of_a_waiter_that_are_under_way_get_one_place(bench: Bench) ->
     invoke(bench, late, between)
     between.end_plan()
     assert bench.waiters() == ["anna"]
-
-
-def test_a_waiter_keeps_its_one_place_whatever_clock_its_calls_go_by(bench: Bench) -> None:
-    bench.ask("zoe")
-    first = invoke(bench, event(bench, "anna", queue=True))
-    assert isinstance(first, Queued)
-    bench.clock.advance(1)
-    invoke(bench, event(bench, "ben", queue=True))
-    for behind_ms in (0, 4_000, 60_000, 200):
-        bench.clock.advance(2)
-        place = {"queue": True, "ticket": first.entered_at_ms}
-        again = invoke(bench, event(bench, "anna", behind_ms=behind_ms, **place))
-        assert isinstance(again, Queued)
-        assert (again.entered_at_ms, again.position) == (first.entered_at_ms, 1)
-    assert bench.waiters() == ["anna", "ben"]
-    bench.release("zoe")
-    assert bench.holders() == ["anna"]

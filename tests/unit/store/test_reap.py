@@ -11,12 +11,11 @@ from fairlock.aws.executions import Execution, Liveness
 from fairlock.aws.retry import RetryBudget
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.claims import Claim, ReapStage, claims_of, mark_ended, write_claim
-from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Reaped
 from fairlock.protocol.table_requests import Update
 from fairlock.store.reap import AskedTooEarly
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import FakeClock, acquire
+from tests.support import FakeClock
 from tests.support.faulty_table import FaultyTable, delay, fault, lost_reply, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
@@ -201,51 +200,11 @@ def test_a_second_pass_waits_until_no_acquire_of_the_execution_can_be_under_way(
     assert forged_bench.reap(second=not early) == Reaped(holders=1, waiters=1)
 
 
-def test_a_forged_second_pass_does_not_spare_a_late_acquire_from_the_true_one(
-    forged_bench: Bench,
-) -> None:
-    """An acquire has written its claim when its execution is stopped and the forgery comes.
-
-    Then another caller uses the lock, and the lock forgets whom the reaper released.
-    """
-
-    def stopped() -> None:
-        ended(forged_bench, 0)
-        with pytest.raises(AskedTooEarly):
-            forged_bench.reap(second=True)
-        forged_bench.reap()
-        forged_bench.pass_through("late")
-
-    late = acquire("late", lock_name="late", execution_arn=RUN)
-    assert isinstance(forged_bench.store(meanwhile(2, stopped)).acquire(late), Grant)
-    forged_bench.reap()
-    forged_bench.clock.advance(35)
-    forged_bench.reap(second=True)
-    assert forged_bench.holders("late") == []
-
-
 def stopped_and_reaped(bench: Bench) -> None:
     """The first pass finds what there is; after it another caller uses the lock."""
     bench.end()
     bench.reap()
     bench.pass_through()
-
-
-def test_a_redriven_acquire_between_the_question_and_the_bar_is_not_robbed(bench: Bench) -> None:
-    bench.wait("anna")
-    bench.release("anna")
-    acquiring = acquire("zita", execution_arn=RUN)
-    with pytest.raises(LockStoreUnavailable):
-        bench.store(fault(lost_reply(), 2)).acquire(acquiring)
-    bench.end()
-
-    def redriven() -> None:
-        bench.redrive()
-        assert isinstance(bench.store().acquire(acquiring), Grant)
-
-    assert bench.reap(client=meanwhile(2, redriven)) == Reaped(complete=False)
-    assert bench.reap() == Reaped()
-    assert bench.holders() == ["zita"]
 
 
 def test_what_a_pass_has_fenced_is_freed_though_the_execution_was_redriven(bench: Bench) -> None:

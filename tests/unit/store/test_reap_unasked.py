@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -139,25 +138,6 @@ def test_a_claim_that_was_written_late_by_another_execution_is_not_taken_for_its
     over = {"redrives": 0, "ended_at_ms": 65_000}
     assert is_of_a_run_that_ended(claimed, **over)
     assert not is_of_a_run_that_ended(replace(claimed, written_at_ms=100_001), **over)
-
-
-def test_the_old_event_of_a_name_that_is_used_again_frees_nothing_of_the_new_execution(
-    bench: Bench,
-) -> None:
-    """An execution fails; 90 days later its name is used again, and the new one holds a lock."""
-    claim(bench)
-    ended_at_ms = bench.clock.now_ms
-    bench.clock.advance(1)
-    told(bench)
-    bench.clock.advance(90 * A_DAY_SECONDS)
-    bench.executions[RUN] = Execution(Liveness.RUNNING)
-    bench.ask("zita", lock_name="zita", execution_arn=RUN, redrives=0)
-    bench.clock.advance(300)
-    for second in (False, True):
-        old = ExecutionEnded(execution_arn=RUN, ended_at_ms=ended_at_ms, second_pass=second)
-        with suppress(AskedTooEarly):
-            bench.store().reap(old)
-    assert is_held(bench, "zita")
 
 
 # 100,000 executions end together: what each end costs, counted, and what docs/protocol.md says.
