@@ -271,6 +271,17 @@ def test_a_holder_that_changed_meanwhile_stays_and_nothing_is_written(
     assert len(bench.holders()) == 1
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_waiter_that_joins_meanwhile_gets_the_lock(bench: Bench, number: int) -> None:
+    grant = bench.grant("anna")
+    if number == 2:
+        bench.wait("first", waiter_timeout_ms=1)
+    between = meanwhile(number + 1, lambda: bench.wait("ben"))
+    assert isinstance(bench.store(between).force_release(by_force(grant)), Released)
+    assert len(bench.holders()) == 1
+    assert bench.holders()[0] in {"first", "ben"}
+
+
 def test_a_heartbeat_in_between_does_not_prevent_it(bench: Bench) -> None:
     """It is there to free a holder that lives."""
     grant = bench.grant("anna")

@@ -119,6 +119,14 @@ def test_a_redriven_workflow_does_not_take_a_paused_lock_again(bench: Bench) -> 
     assert bench.holders() == ["anna"]
 
 
+def test_a_hand_off_that_is_under_way_is_refused_once_a_pause_is_answered(bench: Bench) -> None:
+    """A departing holder has read the queue. Only the fencing token tells it of the pause."""
+    bench.grant("other")
+    bench.wait("anna")
+    bench.release("other", over=meanwhile(3, lambda: bench.set_ceiling(0)))
+    assert bench.holders() == []
+
+
 def test_ttl_spares_a_lock_with_a_ceiling_whatever_is_written_meanwhile(bench: Bench) -> None:
     """By workflows, whose writes retain an item for 400 days."""
     run = {"execution_arn": RUN, "limit": 3}

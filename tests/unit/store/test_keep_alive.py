@@ -49,6 +49,20 @@ def test_the_release_ends_the_last_heartbeat_and_only_that_once_the_lock_is_free
     assert bench.workflows.ended == [("second", None)]
 
 
+@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("waiting", [[], ["ben"]], ids=str)
+def test_its_own_release_in_the_middle_of_a_heartbeat_is_no_loss(
+    bench: Bench, number: int, waiting: list[str]
+) -> None:
+    for name in waiting:
+        bench.wait(name, execution_arn=OTHER_RUN)
+    between = meanwhile(number + 1, lambda: bench.store().release(OWN_RELEASE))
+    assert bench.beat("anna", over=between) is KeepAliveOutcome.DONE
+    assert bench.beat("anna", "late") is KeepAliveOutcome.DONE
+    bench.store().release(OWN_RELEASE)
+    assert bench.holders() == waiting
+
+
 @pytest.mark.parametrize("beats_before", [0, 1])
 @pytest.mark.parametrize("by_force", [True, False], ids=["by force", "with its owner_id alone"])
 def test_a_lock_that_others_have_released_is_lost_at_the_next_heartbeat_and_stays_free(
