@@ -168,6 +168,14 @@ def test_resume_serves_all_though_a_holder_leaves_meanwhile(bench: Bench, number
     assert bench.holders() == ["ben", "carl"]
 
 
+def test_who_joins_while_a_ceiling_is_raised_comes_in(bench: Bench) -> None:
+    bench.set_ceiling(1)
+    bench.grant("anna", limit=2)
+    joins = meanwhile(2, lambda: bench.wait("ben", limit=2))
+    bench.store(joins).change_ceiling(ceiling(2))
+    assert (bench.holders(), bench.waiters()) == (["anna", "ben"], [])
+
+
 def test_the_later_of_two_operators_wins(bench: Bench) -> None:
     bench.set_ceiling(3)
     other = meanwhile(2, lambda: bench.set_ceiling(0, "paul"))
