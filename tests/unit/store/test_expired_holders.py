@@ -11,7 +11,6 @@ from fairlock.aws.executions import Execution, Liveness
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, Refusal
 from fairlock.store.context import Evicted
-from fairlock.testing.fake_table import MemoryTable
 from tests.support import FakeClock, acquire
 from tests.support.faulty_table import Killed, kill, meanwhile
 from tests.support.store_bench import RUN, Bench
@@ -22,9 +21,9 @@ MOST_CHECKS = 5
 
 
 @pytest.fixture
-def bench(clock: FakeClock) -> Bench:
+def bench(dynamodb: object, clock: FakeClock) -> Bench:
     """Anna's workflow holds the lock, and her lease is over."""
-    bench = Bench(MemoryTable(), clock)
+    bench = Bench(dynamodb, clock)
     bench.ask("anna", execution_arn=RUN, lease_ms=LEASE_MS)
     clock.advance(70)
     return bench
@@ -145,9 +144,9 @@ def test_a_heartbeat_between_the_question_and_the_eviction_wins(bench: Bench) ->
 # Of many holders whose leases are over, a few are asked about, and those that cost nothing first.
 
 
-def with_workflows(clock: FakeClock, number: int, *, limit: int) -> Bench:
+def with_workflows(dynamodb: object, clock: FakeClock, number: int, *, limit: int) -> Bench:
     """All permits are out, so many to workflows of their own, and all leases are over."""
-    bench = Bench(MemoryTable(), clock)
+    bench = Bench(dynamodb, clock)
     for each in range(limit):
         arn = f"{RUN}{each}" if each < number else None
         bench.ask(f"w{each}", execution_arn=arn, limit=limit, lease_ms=1_000)
@@ -155,26 +154,28 @@ def with_workflows(clock: FakeClock, number: int, *, limit: int) -> Bench:
     return bench
 
 
-def test_a_holder_without_a_workflow_is_evicted_without_a_question(clock: FakeClock) -> None:
-    bench = with_workflows(clock, 3, limit=4)
+def test_a_holder_without_a_workflow_is_evicted_without_a_question(
+    dynamodb: object, clock: FakeClock
+) -> None:
+    bench = with_workflows(dynamodb, clock, 3, limit=4)
     assert bench.grant("anna", limit=4).taken_over == 1
     assert (bench.workflows.described, len(bench.holders())) == ([], 4)
 
 
 def test_an_acquire_asks_about_five_workflows_and_leaves_the_rest_to_the_next(
-    clock: FakeClock,
+    dynamodb: object, clock: FakeClock
 ) -> None:
-    bench = with_workflows(clock, 12, limit=12)
+    bench = with_workflows(dynamodb, clock, 12, limit=12)
     for asked in (MOST_CHECKS, 2 * MOST_CHECKS, 12):
         bench.refuse("anna", limit=12)
         assert len(set(bench.workflows.described)) == len(bench.workflows.described) == asked
 
 
 def test_an_acquire_does_not_ask_about_one_workflow_after_another_while_no_one_answers(
-    clock: FakeClock,
+    dynamodb: object, clock: FakeClock
 ) -> None:
     """Each answer takes 4.5 s."""
-    bench = with_workflows(clock, 5, limit=5)
+    bench = with_workflows(dynamodb, clock, 5, limit=5)
 
     def hang(_execution_arn: str) -> Execution:
         clock.advance(4.5)
@@ -186,8 +187,10 @@ def test_an_acquire_does_not_ask_about_one_workflow_after_another_while_no_one_a
     assert clock.monotonic() - began < 10
 
 
-def test_many_dead_workflows_give_way_after_a_lowered_limit(clock: FakeClock) -> None:
-    bench = with_workflows(clock, 20, limit=20)
+def test_many_dead_workflows_give_way_after_a_lowered_limit(
+    dynamodb: object, clock: FakeClock
+) -> None:
+    bench = with_workflows(dynamodb, clock, 20, limit=20)
     for number in range(20):
         bench.end(f"{RUN}{number}")
     answer = bench.grant("ben", limit=10)
