@@ -254,24 +254,6 @@ def test_a_call_from_before_a_release_costs_one_call_more_that_sends_the_time_ba
     assert requests_of_grant(bench, again) == ["update_item"]
 
 
-def test_a_caller_that_keeps_the_difference_is_told_once_however_often_others_come_and_go(
-    bench: Bench,
-) -> None:
-    difference_ms, told = 0, 0
-    for _ in range(20):
-        bench.clock.advance(0.3)
-        bench.pass_through()
-        answer = invoke(bench, event(bench, "anna", behind_ms=7_000 - difference_ms))
-        if isinstance(answer, Refusal):
-            assert answer.called_at_ms is not None
-            difference_ms = answer.called_at_ms - (bench.clock.now_ms - 7_000)
-            told += 1
-        else:
-            bench.release("anna")
-            bench.pass_through()
-    assert told == 1
-
-
 @pytest.mark.parametrize("ahead_ms", [1_500, 240_000, None], ids=["1.5 s", "4 min", "year 9999"])
 def test_a_time_in_the_future_is_answered_with_the_right_one_without_a_request(
     bench: Bench, ahead_ms: int | None

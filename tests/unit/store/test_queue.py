@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Liveness
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.store.context import HandedOver
 from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faulty_table import FaultyTable, delay
-from tests.support.store_bench import OTHER_RUN, RUN, Bench
+from tests.support.store_bench import Bench
 
 
 class Queue(Bench):
@@ -118,19 +117,6 @@ def test_a_repeated_enqueue_keeps_the_place_and_takes_the_new_token(queue: Queue
     assert queue.pushed == ["second"]
 
 
-def test_a_dead_waiter_at_the_head_is_passed_over_at_once(queue: Queue) -> None:
-    queue.wait("anna")
-    for name, run in (("dead-1", RUN), ("dead-2", OTHER_RUN), ("ben", None)):
-        queue.wait(name, execution_arn=run)
-    queue.gone("dead-1", "dead-2")
-    queue.workflows.runs = Liveness.OVER
-    queue.release("anna")
-    assert queue.pushed == ["dead-1", "dead-2", "ben"]
-    assert queue.state.held == 1
-    assert isinstance(queue.release("ben"), Released)
-    assert queue.state.held == 0
-
-
 def test_giving_up_leaves_the_queue_and_bars_a_delayed_acquire(queue: Queue) -> None:
     ticket = line_up(queue, "anna", "ben")
     answer = queue.release("ben", ticket=ticket)
@@ -176,18 +162,6 @@ def test_who_waited_for_a_lower_limit_is_served_when_that_waiter_gives_up(queue:
     queue.wait("carl", limit=2)
     queue.release("ben", ticket=ticket)
     assert queue.pushed == ["carl"]
-
-
-def test_after_a_lowered_limit_holders_leave_without_successor(queue: Queue) -> None:
-    for i in range(3):
-        queue.wait(f"holder-{i}", limit=3)
-    queue.wait("ben", limit=1)
-    queue.release("holder-0")
-    queue.release("holder-1")
-    assert queue.pushed == []
-    queue.release("holder-2")
-    assert queue.pushed == ["ben"]
-    assert queue.state.held == 1
 
 
 def test_a_polling_caller_keeps_its_place_while_it_polls(queue: Queue) -> None:

@@ -200,17 +200,15 @@ def test_a_second_pass_waits_until_no_acquire_of_the_execution_can_be_under_way(
     assert forged_bench.reap(second=not early) == Reaped(holders=1, waiters=1)
 
 
-def stopped_and_reaped(bench: Bench) -> None:
-    """The first pass finds what there is; after it another caller uses the lock."""
-    bench.end()
-    bench.reap()
-    bench.pass_through()
-
-
 def test_what_a_pass_has_fenced_is_freed_though_the_execution_was_redriven(bench: Bench) -> None:
     """Else the redriven acquisition would wait for one of its own that landed late."""
-    late = meanwhile(2, lambda: stopped_and_reaped(bench))
-    bench.ask("anna", execution_arn=RUN, over=late)
+
+    def stopped_and_reaped() -> None:
+        bench.end()
+        bench.reap()
+        bench.pass_through()
+
+    bench.ask("anna", execution_arn=RUN, over=meanwhile(2, stopped_and_reaped))
     bench.redrive()
     bench.wait("zita")
     assert bench.reap(second=True) == Reaped(holders=1)
@@ -329,9 +327,9 @@ def test_a_claim_whose_work_has_ended_costs_two_requests_a_pass(bench: Bench) ->
         assert len(client.calls) == 1 + 2 * WAITERS
 
 
-def test_claims_that_do_not_fit_into_one_page_are_all_found(bench: Bench) -> None:
+def test_claims_that_do_not_fit_into_one_page_are_all_found(clock: FakeClock) -> None:
+    bench = Bench(MemoryTable(page_size=100), clock)
     put_claims(bench, 300, write_claim)
-    bench.client.page_size = 100
     table = bench.store().context.table
     query = claims_of(RUN, before=ReapStage.FIRST_PASS_DONE)
     assert len(table.query(query).items) < 300
