@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from fairlock import Lock, LockLost, LockStoreUnavailable
-from fairlock.client.base_lock import BaseLock
+from fairlock import LockLost, LockStoreUnavailable
 from fairlock.errors import TransactionRefused
-from fairlock.guarded.guarded_writes import GuardedWrites
 from fairlock.protocol.schema import lock_key
-from tests.support import LOCK, TABLE, FakeClock, owner
+from tests.support import LOCK, TABLE, owner
 from tests.support.faulty_table import (
     TRANSACTIONS,
     FaultyTable,
     client_error,
     fault,
-    lose,
     lost_reply,
     meanwhile,
 )
-from tests.unit.guarded.conftest import Bench, deposit, locked, open_account
+from tests.unit.guarded.conftest import Bench, deposit, open_account
 
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
 HOUR_MS = 3_600_000
@@ -165,85 +159,3 @@ def test_an_outage_after_a_commit_that_was_found_late_is_none_of_the_commit_eith
     writes.transact_write([deposit("x")], token="one", release=True)
     assert faulty.calls[-1] == "update_item"
     assert (bench.balance("x"), bench.holders()) == (1, [])
-
-
-# A lock whose transaction has an unknown outcome: the repeat tells, whatever became of it.
-
-
-LEASE_SECONDS = 30
-EACH_WAY = pytest.mark.parametrize("release", [False, True])
-
-
-@pytest.fixture
-def faulty_lock(bench: Bench) -> Iterator[tuple[Any, Lock]]:
-    """A lock whose next write happens, and whose reply to it gets lost."""
-    with locked(bench, lease=LEASE_SECONDS) as (client, lock):
-        client.will(lose(1))
-        yield client, lock
-
-
-@pytest.fixture
-def lock(faulty_lock: tuple[Any, Lock]) -> Lock:
-    return faulty_lock[1]
-
-
-def unknown(lock: Lock, *, release: bool) -> None:
-    with pytest.raises(LockStoreUnavailable):
-        lock.transact_write([deposit("x")], token="one", release=release)
-
-
-@EACH_WAY
-def test_a_repeat_after_the_end_of_the_lease_tells_of_the_commit(
-    bench: Bench, lock: Lock, clock: FakeClock, *, release: bool
-) -> None:
-    unknown(lock, release=release)
-    clock.advance(LEASE_SECONDS + 1)
-    lock.transact_write([deposit("x")], token="one", release=release)
-    assert bench.balance("x") == 1
-    with pytest.raises(LockLost):
-        lock.transact_write([deposit("x")], token="two", release=release)
-    assert bench.balance("x") == 1
-
-
-def test_a_repeat_after_a_release_tells_of_the_commit(bench: Bench, lock: Lock) -> None:
-    unknown(lock, release=True)
-    assert lock.release()
-    lock.transact_write([deposit("x")], token="one", release=True)
-    assert bench.balance("x") == 1
-
-
-@EACH_WAY
-def test_a_repeat_that_is_not_let_in_is_forgotten_by_no_one(
-    bench: Bench, faulty_lock: tuple[Any, Lock], *, release: bool
-) -> None:
-    """Expired credentials, say: then it is still unknown whether the first try was written."""
-    client, lock = faulty_lock
-    unknown(lock, release=release)
-    client.will(fault(client_error("ExpiredTokenException"), 1))
-    with pytest.raises(Exception, match="ExpiredToken"):
-        lock.transact_write([deposit("x")], token="one", release=release)
-    lock.transact_write([deposit("x")], token="one", release=release)
-    assert bench.balance("x") == 1
-
-
-def test_threads_that_begin_together_share_one_memory(
-    lock: Lock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    together = threading.Barrier(2)
-    make = GuardedWrites.__init__
-
-    def make_together(self: GuardedWrites, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as it is
-        together.wait(10)
-        make(self, *args, **kwargs)
-
-    monkeypatch.setattr(GuardedWrites, "__init__", make_together)
-    made: list[GuardedWrites] = []
-    threads = [
-        threading.Thread(target=lambda: made.append(BaseLock._guarded(lock)))  # noqa: SLF001 - seen from nowhere else
-        for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-    assert made[0] is made[1]
