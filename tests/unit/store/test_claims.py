@@ -1,4 +1,4 @@
-"""Claims: what a workflow pays for being found when it is over, and what others do not pay."""
+"""Claims: by what a workflow is found when it is over, and late calls of it are refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.outcomes import NotHeld, Reaped, RefusalReason, Released
 from fairlock.store.context import ClaimNotRemoved
-from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, owner, release
+from tests.support import LOCK, TABLE, FakeClock, owner, release
 from tests.support.faulty_table import FaultyTable, client_error, fault, lost_reply, refusal
 from tests.support.store_bench import RUN, Bench, claim_key
 
@@ -38,26 +38,6 @@ def test_the_reaper_passes_over_claims_that_are_done(bench: Bench) -> None:
     client = FaultyTable(bench.client)
     assert bench.reap(client=client) == Reaped()
     assert client.calls == ["query"]
-
-
-@pytest.mark.parametrize(("arn", "more"), [(None, 0), (RUN, 1)])
-def test_each_call_of_a_workflow_costs_one_write_more_whatever_the_answer(
-    bench: Bench, arn: str | None, more: int
-) -> None:
-    bench.ask("holder")
-    place = {"ticket": bench.clock.now_ms, "execution_arn": arn}
-    ben = acquire("ben", waits=True, execution_arn=arn)
-    calls = [
-        bench.requests(lambda store: store.acquire(acquire("anna", execution_arn=arn))),
-        bench.requests(lambda store: store.acquire(ben)),
-        bench.requests(lambda store: store.acquire(acquire("ben", waits=True, **place))),
-        bench.requests(lambda store: store.heartbeat(heartbeat("holder"))),
-        bench.requests(lambda store: store.release(release("ben", **place))),
-    ]
-    expected = [1 + more, 4 + more, 3 + more, 1, 5 + more]
-    assert [len(each) for each in calls] == expected
-    assert calls[-1].count("transact_write_items") == 1
-    assert len(bench.claims()) == more + more  # Of anna, who was refused, and of ben, who left.
 
 
 def test_the_claim_is_there_before_the_lock_is_asked_for(bench: Bench) -> None:

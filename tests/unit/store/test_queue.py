@@ -164,19 +164,6 @@ def test_who_waited_for_a_lower_limit_is_served_when_that_waiter_gives_up(queue:
     assert queue.pushed == ["carl"]
 
 
-def test_a_polling_caller_keeps_its_place_while_it_polls(queue: Queue) -> None:
-    queue.ask("anna")
-    first = queue.queue("ben")
-    queue.clock.advance(3)
-    queue.ask("carl", waits=True)
-    for _ in range(10):
-        queue.clock.advance(first.retry_after_seconds)
-        queue.renew("anna")
-        assert queue.queue("ben", ticket=first.entered_at_ms).position == 1
-    queue.release("anna")
-    queue.grant("ben", waits=True, ticket=first.entered_at_ms)
-
-
 def test_when_patience_ends_the_outcome_is_unknown_and_not_a_refusal(queue: Queue) -> None:
     queue.wait("anna", lease_ms=1_000)
     queue.wait("ben")

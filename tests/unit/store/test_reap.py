@@ -36,15 +36,6 @@ def test_all_iterations_of_a_map_leave_and_none_is_handed_the_lock(bench: Bench)
     assert (bench.holders(), bench.pushed, bench.waiters()) == (["ben"], ["ben"], [])
 
 
-def test_several_locks_of_one_execution_are_all_freed(bench: Bench) -> None:
-    for lock_name in ("a", "b", "c"):
-        bench.wait("anna", lock_name=lock_name)
-    bench.wait("ben", lock_name="d", execution_arn=OTHER_RUN)
-    bench.end()
-    assert bench.reap() == Reaped(holders=3)
-    assert [bench.holders(name) for name in ("a", "b", "c", "d")] == [[], [], [], ["ben"]]
-
-
 def test_locks_of_other_executions_and_of_direct_callers_are_untouched(bench: Bench) -> None:
     bench.wait("anna", limit=3)
     bench.wait("ben", limit=3, execution_arn=OTHER_RUN)
