@@ -29,19 +29,6 @@ def bench(dynamodb: object, clock: FakeClock) -> Bench:
     return bench
 
 
-def test_of_contenders_that_come_together_one_asks(bench: Bench) -> None:
-    """While Step Functions is asked by one contender, the next one comes."""
-
-    def come(_execution_arn: str) -> Execution:
-        if len(bench.workflows.described) < CONTENDERS:
-            bench.refuse(f"contender {len(bench.workflows.described)}")
-        return Execution(Liveness.RUNNING)
-
-    bench.workflows.runs = come
-    bench.refuse("ben")
-    assert bench.workflows.described == [RUN]
-
-
 def test_while_step_functions_does_not_say_it_is_asked_once_in_half_a_minute(
     bench: Bench,
 ) -> None:
@@ -115,15 +102,6 @@ def test_a_lease_that_is_not_over_costs_the_contender_one_request(bench: Bench) 
     bench.release("anna", execution_arn=RUN)
     assert isinstance(store.acquire(acquire("carl")), Grant)
     assert len(client.calls) == 2
-
-
-def test_only_a_workflow_that_is_over_loses_its_lock(bench: Bench) -> None:
-    bench.executions[RUN] = Execution(Liveness.UNKNOWN)
-    assert bench.refuse("ben").liveness_unknown == 1
-    assert bench.holders() == ["anna"]
-    bench.end()
-    bench.clock.advance(60)
-    assert bench.grant("ben").taken_over == 1
 
 
 def test_of_two_contenders_that_have_read_the_claim_one_asks(bench: Bench) -> None:
