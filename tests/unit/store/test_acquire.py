@@ -185,6 +185,9 @@ def test_a_grant_that_is_fresh_costs_nothing_to_tell_again(bench: Bench) -> None
     assert client.calls == ["update_item"]
 
 
+# Mixed limits on one lock: each holder is protected by the limit that its own request named.
+
+
 def test_another_limit_than_that_of_the_holders_costs_a_second_request(bench: Bench) -> None:
     client, store = bench.counting()
     for name, limit in (("anna", 1), ("ben", 5), ("carl", 2)):

@@ -109,6 +109,9 @@ def test_a_call_that_stalled_until_its_work_had_ended_is_granted_nothing(
     assert bench.holders() == []
 
 
+# An invocation that comes late is told to ask again, if its caller has said when it called. A copy
+# of a write cannot look and write again; a function that is invoked late is code, and does.
+
 YEAR_9999_MS: Final = 253_402_300_799_999
 Event = dict[str, Any]
 

@@ -12,7 +12,7 @@ from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.store.context import HandedOver
 from tests.support import LOCK, FakeClock, acquire, owner, release
-from tests.support.faulty_table import FaultyTable, delay
+from tests.support.faulty_table import delay
 from tests.support.store_bench import Bench
 
 
@@ -168,7 +168,7 @@ def test_when_patience_ends_the_outcome_is_unknown_and_not_a_refusal(queue: Queu
     queue.wait("anna", lease_ms=1_000)
     queue.wait("ben")
     queue.clock.advance(10)
-    slow = FaultyTable(queue.client, delay(6, queue.clock, range(2, 5)))
+    slow = delay(6, queue.clock, range(2, 5))
     ben = acquire("ben", waits=True, ticket=queue.clock.now_ms - 11_000)
     with pytest.raises(LockStoreUnavailable):
         queue.store(slow).acquire(ben)

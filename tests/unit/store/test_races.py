@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -20,8 +20,6 @@ from fairlock.store.keep_alive import KeepAliveOutcome
 from tests.support import LOCK, acquire, owner, release
 from tests.support.faulty_table import (
     TRANSACTIONS,
-    Fault,
-    FaultyTable,
     Killed,
     client_error,
     fault,
@@ -260,12 +258,9 @@ def test_a_heartbeat_does_not_take_a_lock_again_whose_work_ends_in_that_moment(
     bench.wait("anna")
     bench.come_back()
     leaving = release("anna", execution_arn=RUN, keep_alive=True)
-    client = FaultyTable(
-        bench.client,
-        meanwhile(1, lambda: bench.store().release(leaving), of=TRANSACTIONS),
-    )
-    answer = bench.beat("anna", over=client)
-    assert (answer, bench.holders()) == (KeepAliveOutcome.DONE, [])
+    ends = meanwhile(1, lambda: bench.store().release(leaving), of=TRANSACTIONS)
+    assert bench.beat("anna", over=ends) is KeepAliveOutcome.DONE
+    assert bench.holders() == []
 
 
 def test_a_heartbeat_without_a_claim_writes_none(bench: Bench) -> None:
@@ -274,27 +269,19 @@ def test_a_heartbeat_without_a_claim_writes_none(bench: Bench) -> None:
     assert bench.claims(done=True) == []
 
 
-def does_nothing() -> None:
-    """Instead of a hand-off."""
+# Calls that stall, and hand-offs that land late or without an answer: who holds, and is told.
 
 
-def losing_hand_offs(instead: Callable[[], object] | None = None) -> Fault:
-    """The replies to transactions are lost; or they never arrive, and something else happens."""
-    if instead is None:
-        return fault(lost_reply(), when="after", of=TRANSACTIONS)
-    return fault(lost_reply(), then=instead, of=TRANSACTIONS)
-
-
-@pytest.mark.parametrize("happened", [True, False])
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_the_waiter_of_a_hand_off_whose_reply_was_lost_is_told_if_it_happened(
-    bench: Bench, *, happened: bool
+    bench: Bench, when: Literal["before", "after"]
 ) -> None:
     """The repeated release finds only that its holder is out, and nothing of the waiter."""
     bench.ask("anna")
     bench.wait("ben")
     with pytest.raises(LockStoreUnavailable):
-        bench.release("anna", over=losing_hand_offs(None if happened else does_nothing))
-    assert bench.pushed == ["ben"] * happened
+        bench.release("anna", over=fault(lost_reply(), when=when, of=TRANSACTIONS))
+    assert bench.pushed == ["ben"] * (when == "after")
     assert isinstance(bench.release("anna"), Released)
     assert (bench.holders(), bench.pushed) == (["ben"], ["ben"])
 
@@ -312,7 +299,7 @@ def test_a_hand_off_that_another_call_made_and_told_of_is_left_alone(
     bench.clock.advance(10)
     uses = iter((Delivery.DELIVERED,))
     bench.workflows.wakes = lambda _token, _grant: next(uses, Delivery.GONE)
-    network = losing_hand_offs(lambda: bench.release("anna"))
+    network = fault(lost_reply(), then=lambda: bench.release("anna"), of=TRANSACTIONS)
     with suppress(LockStoreUnavailable):
         bench.ask("carl", over=network)
     holders = [(h.owner_name, h.is_undelivered) for h in bench.state.holders]

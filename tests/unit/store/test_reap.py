@@ -191,6 +191,9 @@ def test_a_second_pass_waits_until_no_acquire_of_the_execution_can_be_under_way(
     assert forged_bench.reap(second=not early) == Reaped(holders=1, waiters=1)
 
 
+# What goes wrong around the end of an execution: late calls, releases that die, redrives.
+
+
 def test_what_a_pass_has_fenced_is_freed_though_the_execution_was_redriven(bench: Bench) -> None:
     """Else the redriven acquisition would wait for one of its own that landed late."""
 
