@@ -103,8 +103,8 @@ def test_what_outlasts_three_tries_is_lock_store_unavailable(
     with pytest.raises(LockStoreUnavailable):
         store_over(client, clock).acquire(acquire("anna"))
     assert len(sent) >= 3
-    agents = {each.headers["User-Agent"].decode() for each in sent}
-    assert all(agent.startswith(USER_AGENT) for agent in agents)
+    agents: set[Any] = {each.headers["User-Agent"] for each in sent}
+    assert all(agent.startswith(USER_AGENT.encode()) for agent in agents)
     client.close()
 
 
