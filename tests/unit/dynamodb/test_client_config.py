@@ -1,4 +1,4 @@
-"""The real boto3 client, as the handlers configure it, against a server that misbehaves."""
+"""The real boto3 client, as the handlers configure it, when what it sends is not answered well."""
 
 from __future__ import annotations
 
