@@ -344,4 +344,4 @@ LARGE: Final = (
 )
 """Too large for the tests: these run when they are named. The first sees 6,800,695 states in four
 minutes, and finds nothing; the second has found two gaps, which are unit tests by now
-(`tests/unit/store/test_limits.py`)."""
+(`tests/unit/store/test_acquire.py`)."""

@@ -302,7 +302,11 @@ FAILED: dict[str, tuple[Functions, type[Exception], str]] = {
     },
     **{
         code: (Functions(raises=client_error(code)), NO_CURE, "acquire-arn")
-        for code in ("AccessDeniedException", "ResourceNotFoundException")
+        for code in (
+            "AccessDeniedException",
+            "ResourceNotFoundException",
+            "UnrecognizedClientException",
+        )
     },
     "throttled": (Functions(raises=client_error("TooManyRequestsException", 429)), UNKNOWN, "."),
     "5xx": (Functions(raises=client_error("ServiceException", 500)), UNKNOWN, "."),

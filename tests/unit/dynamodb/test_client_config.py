@@ -1,13 +1,10 @@
-"""The real boto3 client, as the handlers configure it, against a server that misbehaves."""
+"""The real boto3 client, as the handlers configure it, when what it sends is not answered well."""
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,82 +12,67 @@ import boto3
 import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
-from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import (
+    ClientError,
+    ConnectionClosedError,
+    HTTPClientError,
+    ReadTimeoutError,
+)
 
 from fairlock.aws.retry import CLIENT_CONFIG, USER_AGENT
-from fairlock.errors import LockStoreUnavailable
+from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
 from fairlock.protocol.outcomes import Released
+from fairlock.store.administration import empty_queue
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import LOCK, FakeClock, acquire, store_over
-from tests.support.faulty_table import READS, TRANSACTIONS, FaultyTable, client_error, fault
+from tests.support.faulty_table import (
+    READS,
+    TRANSACTIONS,
+    FaultyTable,
+    client_error,
+    fault,
+    refusal,
+)
 from tests.support.store_bench import Bench
 
-Reaction = Callable[["Handler"], None]
+ACCOUNT = "123456789012"
+Reaction = Callable[[str], AWSResponse]
+"""What becomes of each sending of a request to a URL."""
 
 
-@dataclass
-class Server:
-    """Reacts to each request in the same way and counts them."""
-
-    react: Reaction
-    requests: int = 0
-    user_agents: set[str] = field(default_factory=set)
-    over: threading.Event = field(default_factory=threading.Event)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-class Handler(BaseHTTPRequestHandler):
-    misbehaviour: Server
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        with self.misbehaviour.lock:
-            self.misbehaviour.requests += 1
-            self.misbehaviour.user_agents.add(self.headers["User-Agent"])
-        self.misbehaviour.react(self)
-
-    def answer(self, status: int, body: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
+def answers(status: int, body: str) -> Reaction:
+    content = SimpleNamespace(stream=lambda: [body.encode()])
+    headers = HTTPHeaders.from_dict({"x-amzn-requestid": "1"})
+    return lambda url: AWSResponse(url, status, headers, content)
 
 
 def error(status: int, code: str) -> Reaction:
-    body = json.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "no"})
-    return lambda handler: handler.answer(status, body)
+    kind = f"com.amazonaws.dynamodb.v20120810#{code}"
+    return answers(status, json.dumps({"__type": kind, "message": "no"}))
 
 
-def proxy_page(handler: Handler) -> None:
-    handler.answer(502, "<html>Bad Gateway</html>")
+def fails(kind: type[HTTPClientError]) -> Reaction:
+    def react(url: str) -> AWSResponse:
+        raise kind(endpoint_url=url)
+
+    return react
 
 
-def close(handler: Handler) -> None:
-    handler.close_connection = True
+def client_of_the_account(**settings: Any) -> Any:  # noqa: ANN401 - of a client
+    session = boto3.Session("test", "test", region_name="eu-central-1", aws_account_id=ACCOUNT)
+    return session.client("dynamodb", **settings)
 
 
-def hang(handler: Handler) -> None:
-    handler.misbehaviour.over.wait(60)
+def sent_by(client: Any, react: Reaction) -> list[AWSPreparedRequest]:  # noqa: ANN401 - a DynamoDB client
+    """What the client sends from now on, instead of its way over the network."""
+    sent: list[AWSPreparedRequest] = []
 
+    def send(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        sent.append(request)
+        return react(request.url)
 
-@contextmanager
-def serving(react: Reaction) -> Iterator[tuple[Server, str]]:
-    misbehaviour = Server(react)
-    kind = type("BoundHandler", (Handler,), {"misbehaviour": misbehaviour})
-    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield misbehaviour, f"http://127.0.0.1:{server.server_port}"
-        finally:
-            misbehaviour.over.set()
-            server.shutdown()
-            thread.join(60)
+    client.meta.events.register("before-send.dynamodb", send)
+    return sent
 
 
 @pytest.fixture
@@ -107,29 +89,23 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         error(400, "ProvisionedThroughputExceededException"),
         error(500, "InternalServerError"),
         error(503, "ServiceUnavailable"),
-        proxy_page,
-        close,
-        hang,
+        answers(502, "<html>Bad Gateway</html>"),
+        fails(ConnectionClosedError),
+        fails(ReadTimeoutError),
     ],
     ids=["throttle", "throughput", "500", "503", "a proxy's page", "closed", "no reply"],
 )
 def test_what_outlasts_three_tries_is_lock_store_unavailable(
     clock: FakeClock, react: Reaction
 ) -> None:
-    with serving(react) as (server, url):
-        client = boto3.client(
-            "dynamodb",
-            endpoint_url=url,
-            region_name="us-east-1",
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-            config=CLIENT_CONFIG.merge(Config(read_timeout=0.1)),
-        )
-        with pytest.raises(LockStoreUnavailable):
-            store_over(client, clock).acquire(acquire("anna"))
-        assert server.requests >= 3
-        assert all(agent.startswith(USER_AGENT) for agent in server.user_agents)
-        client.close()
+    client = client_of_the_account(config=CLIENT_CONFIG)
+    sent = sent_by(client, react)
+    with pytest.raises(LockStoreUnavailable):
+        store_over(client, clock).acquire(acquire("anna"))
+    assert len(sent) >= 3
+    agents: set[Any] = {each.headers["User-Agent"] for each in sent}
+    assert all(agent.startswith(USER_AGENT.encode()) for agent in agents)
+    client.close()
 
 
 def test_all_tries_with_all_their_timeouts_fit_into_the_handlers_ten_seconds() -> None:
@@ -141,9 +117,6 @@ def test_all_tries_with_all_their_timeouts_fit_into_the_handlers_ten_seconds() -
 
 
 # To which host a client's requests go: what a proxy or an allow-list has to let through.
-
-
-ACCOUNT = "123456789012"
 
 
 @pytest.mark.parametrize(
@@ -160,22 +133,11 @@ def test_a_client_prefers_the_endpoint_of_its_account(
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     if mode is not None:
         monkeypatch.setenv("AWS_ACCOUNT_ID_ENDPOINT_MODE", mode)
-    session = boto3.Session(
-        aws_access_key_id="test", aws_secret_access_key="test", aws_account_id=ACCOUNT
-    )
-    client = session.client("dynamodb", region_name="eu-central-1")
-    hosts: list[str] = []
-
-    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        hosts.append(request.url.split("/")[2])
-        headers = HTTPHeaders.from_dict({"x-amzn-requestid": "1"})
-        body = SimpleNamespace(stream=lambda: [b"{}"])
-        return AWSResponse(request.url, 200, headers, body)
-
-    client.meta.events.register("before-send.dynamodb", answer)  # type: ignore[arg-type]  # it answers
+    client = client_of_the_account()
+    sent = sent_by(client, answers(200, "{}"))
     client.list_tables()
     client.close()
-    assert hosts == [host]
+    assert [request.url.split("/")[2] for request in sent] == [host]
 
 
 # The first requests of a client, by several threads: boto3 may make its classes of errors twice.
@@ -228,6 +190,18 @@ def test_a_transaction_that_is_cancelled_in_passing_is_sent_again(bench: Bench, 
     client = FaultyTable(bench.client, fault(cancelled, 1, of=TRANSACTIONS))
     bench.queue("ben", over=client)
     assert client.calls.count("transact_write_items") == 2
+
+
+def test_a_removal_of_many_that_is_cancelled_as_invalid_is_a_defect(bench: Bench) -> None:
+    bench.grant("anna")
+    for name in ("ben", "carl"):
+        bench.queue(name)
+    invalid = refusal("TransactionCanceledException")
+    invalid.response["CancellationReasons"] = [{"Code": "ValidationError"}, {"Code": "None"}]
+    failing = bench.store(fault(invalid, of=TRANSACTIONS))
+    with pytest.raises(LockStoreMisconfigured, match="TransactionCanceledException"):
+        empty_queue(failing.context, LOCK)
+    assert bench.waiters() == ["ben", "carl"]
 
 
 def test_every_read_is_strongly_consistent(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,14 +140,18 @@ def test_a_table_of_another_key_is_refused(dynamodb: DynamoDBClient) -> None:
     assert refused.value.field == "name"
 
 
-def test_settings_are_put_on_a_new_table(dynamodb: DynamoDBClient) -> None:
-    create_table(dynamodb, "new-locks", deletion_protection=True, tags={"team": "billing"})
-    table = dynamodb.describe_table(TableName="new-locks")["Table"]
-    tags = dynamodb.list_tags_of_resource(ResourceArn=table["TableArn"])["Tags"]
-    assert (table["DeletionProtectionEnabled"], tags) == (
-        True,
-        [{"Key": "team", "Value": "billing"}],
+def test_settings_are_put_on_a_new_table_and_no_tags_are_not_sent(dynamodb: DynamoDBClient) -> None:
+    asked: list[Any] = []
+    dynamodb.meta.events.register(
+        "provide-client-params.dynamodb.CreateTable", lambda params, **_: asked.append(params)
     )
+    create_table(dynamodb, "others")
+    create_table(dynamodb, "new-locks", deletion_protection=True, tags={"team": "billing"})
+    assert ["Tags" in each for each in asked] == [False, True]
+    table = dynamodb.describe_table(TableName="new-locks")["Table"]
+    assert table["DeletionProtectionEnabled"]
+    tags = dynamodb.list_tags_of_resource(ResourceArn=table["TableArn"])["Tags"]
+    assert tags == [{"Key": "team", "Value": "billing"}]
 
 
 def test_several_processes_may_make_it_at_once(aws: LocalAws) -> None:
@@ -183,13 +187,3 @@ def test_recovery_is_not_asked_for_for_ever(dynamodb: DynamoDBClient) -> None:
         create_table(never, "new-locks", point_in_time_recovery=True, clock=clock)
     assert 300 <= clock.monotonic() - began < 320
     assert described(dynamodb, "new-locks") == LOCK_TABLE
-
-
-def test_a_table_without_tags_is_asked_for_without_a_list_of_them(dynamodb: DynamoDBClient) -> None:
-    asked: list[Any] = []
-    dynamodb.meta.events.register(
-        "provide-client-params.dynamodb.CreateTable", lambda params, **_: asked.append(params)
-    )
-    create_table(dynamodb, "new-locks")
-    create_table(dynamodb, "new-locks", tags={"team": "billing"})
-    assert ["Tags" in each for each in asked] == [False, True]

@@ -3,125 +3,42 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, ParamValidationError
 
-from fairlock import InvalidRequest, Lock, LockLost, LockStoreUnavailable
-from fairlock.aws.executions import Delivery
-from fairlock.aws.lock_table import LockTable
-from fairlock.aws.retry import RetryBudget
+from fairlock import LockClient
 from fairlock.guarded.guarded_writes import GuardedWrites
-from fairlock.protocol.model import Grant
-from fairlock.store.context import LockContext
-from tests.support import LOCK, TABLE, FakeClock, Operations, acquire, release
-from tests.support.faulty_table import Fault, FaultyTable, client_error, fault, refusal
-from tests.support.store_bench import FakeWorkflows
-from tests.unit.client.doubles import TimeLimitError
-from tests.unit.guarded.conftest import LEDGER, Bench, deposit, is_refused, locked
+from tests.support import LOCK, TABLE
+from tests.unit.guarded.conftest import LEDGER, Bench, deposit, is_refused
 
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
-
-
-THREADS = 8
+THREADS, HOLDS = 8, 24
 MOST_SECONDS = 60
 
 
-@dataclass
-class Crowd:
-    """Threads that queue for one lock, each woken only by the push of the departing holder."""
-
-    bench: Bench
-    limit: int = 1
-    woken: dict[str, threading.Event] = field(default_factory=dict)
-    tokens: list[int] = field(default_factory=list)
-    queued: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-
-    def __post_init__(self) -> None:
-        self.context = LockContext(  # real time: the fake clock is for one thread
-            table=LockTable(self.bench.client, TABLE),
-            workflows=FakeWorkflows(wakes=self._wake),
-            # On a busy machine another caller may be outrun for seconds.
-            retry_budget=RetryBudget(seconds=60),
-        )
-
-    def _wake(self, task_token: str, grant: Grant) -> Delivery:
-        self.tokens.append(grant.fencing_token)
-        self.woken[task_token].set()
-        return Delivery.DELIVERED
-
-    def hold_once(self, name: str) -> None:
-        """Waits for the lock, writes to the ledger, and leaves in the same transaction."""
-        self.woken[name] = threading.Event()
-        request = acquire(name, lease_ms=600_000, limit=self.limit, waits=True, task_token=name)
-        answer = Operations(self.context).acquire(request)
-        if not isinstance(answer, Grant):
-            self.queued.release()
-            assert self.woken[name].wait(30), f"no one woke {name}"
-            answer = Operations(self.context).acquire(request)
-        assert isinstance(answer, Grant)
-        one_more = self.one_more() if self.limit == 1 else deposit("x")
-        writes = GuardedWrites(
-            self.bench.client,
-            table_name=TABLE,
-            lock_name=LOCK,
-            owner_id=answer.owner_id,
-            fencing_token=answer.fencing_token,
-            context=self.context,
-        )
-        writes.transact_write([one_more], release=True)
-
-    def one_more(self) -> TransactWriteItemTypeDef:
-        """The balance as it is read now, plus one: it loses updates unless one is inside."""
-        balance = (self.bench.balance("x") or 0) + 1
-        item = {"account": {"S": "x"}, "balance": {"N": str(balance)}}
-        return {"Put": {"TableName": LEDGER, "Item": item}}
-
-
 @pytest.mark.parametrize("limit", [1, 3])
-def test_every_waiter_holds_the_lock_once_and_none_is_forgotten(
-    dynamodb: DynamoDBClient, clock: FakeClock, limit: int
+def test_of_many_holders_that_release_with_their_writes_each_holds_once_and_no_write_is_lost(
+    bench: Bench, limit: int
 ) -> None:
-    bench = Bench(dynamodb, clock)
-    crowd = Crowd(bench, limit=limit)
-    names = [f"visitor-{i:03d}" for i in range(40)]
-    first = [f"first-{i}" for i in range(limit)]
-    for name in first:
-        bench.grant(name, limit=limit, lease_ms=600_000)
-    with ThreadPoolExecutor(THREADS) as pool:
-        holds = pool.map(crowd.hold_once, names)
-        assert all(crowd.queued.acquire(timeout=30) for _ in range(THREADS))
-        for name in first:
-            Operations(crowd.context).release(release(name))
-        list(holds)
+    """One that is alone writes the balance that it has read plus one: two at a time would lose."""
+
+    def hold_once(_number: int) -> int:
+        lock = locks.acquire(LOCK, limit=limit, max_wait=MOST_SECONDS)
+        balance = (bench.balance("x") or 0) + 1
+        item = {"account": {"S": "x"}, "balance": {"N": str(balance)}}
+        put: Any = {"Put": {"TableName": LEDGER, "Item": item}}
+        lock.transact_write([put if limit == 1 else deposit("x")], release=True)
+        return lock.fencing_token
+
+    with (
+        LockClient(TABLE, client=bench.client, longest_poll=0.2) as locks,
+        ThreadPoolExecutor(THREADS) as pool,
+    ):
+        tokens = list(pool.map(hold_once, range(HOLDS)))
+    assert len(set(tokens)) == bench.balance("x") == HOLDS
     state = bench.state
-    assert bench.balance("x") == len(names)
     assert (state.held, state.holders, bench.waiters()) == (0, (), [])
-    assert len(crowd.tokens) == len(set(crowd.tokens))
-    assert len(crowd.tokens) >= THREADS  # so many at least had to wait, and were woken
-
-
-def test_of_two_hundred_writes_of_stale_holders_none_is_accepted(bench: Bench) -> None:
-    """Their places were taken over, and another one holds."""
-    stale = []
-    for number in range(10):
-        stale.append(bench.writes(bench.grant(f"stale-{number}", lease_ms=1_000)))
-        bench.clock.advance(10)
-    bench.grant("current", lease_ms=3_600_000)
-
-    def attempt(writes: GuardedWrites) -> bool:
-        return is_refused(lambda: writes.transact_write([deposit("x")]))
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(attempt, stale * 20))
-    assert bench.balance("x") is None
 
 
 def test_a_write_that_races_with_a_takeover_is_written_or_refused_and_never_both(
@@ -145,145 +62,3 @@ def test_a_write_that_races_with_a_takeover_is_written_or_refused_and_never_both
             pool.submit(take_over, account).result(MOST_SECONDS)
         assert bench.balance(account) == (None if refused.result(MOST_SECONDS) else 1)
         bench.clock.advance(10)
-
-
-# A guarded write is interrupted, and made again: by Ctrl-C, or by a signal handler that raises.
-
-EACH_WAY = pytest.mark.parametrize("release", [False, True])
-
-
-@pytest.fixture
-def faulty_lock(bench: Bench) -> Iterator[tuple[Any, Lock]]:
-    with locked(bench) as faulty_lock:
-        yield faulty_lock
-
-
-@pytest.fixture
-def faulty(faulty_lock: tuple[Any, Lock]) -> FaultyTable:
-    """What its requests go through."""
-    client: FaultyTable = faulty_lock[0]
-    return client
-
-
-@pytest.fixture
-def lock(faulty_lock: tuple[Any, Lock], faulty: FaultyTable) -> Lock:
-    """Its next write is done; then an interrupt comes instead of the answer."""
-    faulty.will(fault(TimeLimitError(), 1, when="after"))
-    return faulty_lock[1]
-
-
-def interrupted(lock: Lock, *, release: bool) -> None:
-    with suppress(KeyboardInterrupt, TimeLimitError):
-        lock.transact_write([deposit("x")], token="one", release=release)
-        raise AssertionError("it was not interrupted")
-
-
-@EACH_WAY
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), TimeLimitError()])
-def test_an_interrupted_write_that_is_made_again_is_done_once(
-    bench: Bench,
-    faulty: FaultyTable,
-    lock: Lock,
-    when: Literal["before", "after"],
-    *,
-    interrupt: BaseException,
-    release: bool,
-) -> None:
-    faulty.will(fault(interrupt, 1, when=when))
-    interrupted(lock, release=release)
-    lock.transact_write([deposit("x")], token="one", release=release)
-    assert (bench.balance("x"), len(bench.holders())) == (1, 0 if release else 1)
-    assert not lock.lost.is_set()
-
-
-def test_after_an_interrupted_write_with_release_no_heartbeat_tells_of_a_theft(
-    bench: Bench, lock: Lock
-) -> None:
-    interrupted(lock, release=True)
-    assert bench.holders() == []
-    with pytest.raises(LockLost, match="may have been released"):
-        lock.heartbeat()
-    assert not lock.lost.is_set()
-    assert lock.release() is True
-
-
-def test_the_end_of_the_client_releases_what_an_interrupted_write_has_not(bench: Bench) -> None:
-    with locked(bench) as (client, lock):
-        client.will(fault(TimeLimitError(), 1))
-        interrupted(lock, release=True)
-        assert len(bench.holders()) == 1
-    assert bench.holders() == []
-
-
-@pytest.mark.parametrize(("token", "balance"), [(None, 2), ("one", 1)])
-def test_the_same_write_of_two_threads_at_a_time_is_one_write_if_it_has_a_token(
-    bench: Bench, faulty: FaultyTable, lock: Lock, *, token: str | None, balance: int
-) -> None:
-    first_is_done, go_on = threading.Event(), threading.Event()
-
-    def hold_the_answer() -> None:
-        first_is_done.set()
-        assert go_on.wait(10)
-
-    def write() -> None:
-        lock.transact_write([deposit("x")], token=token)
-
-    faulty.will(Fault(at=1, after=hold_the_answer))
-    first = threading.Thread(target=write)
-    first.start()
-    assert first_is_done.wait(10)
-    write()
-    go_on.set()
-    first.join(10)
-    assert bench.balance("x") == balance
-
-
-@EACH_WAY
-@pytest.mark.parametrize(
-    "error",
-    [client_error("ValidationException"), ParamValidationError(report="no such thing")],
-    ids=["refused by DynamoDB", "refused by boto3"],
-)
-def test_a_write_that_was_not_let_in_is_certainly_not_written(
-    bench: Bench, faulty: FaultyTable, lock: Lock, *, error: Exception, release: bool
-) -> None:
-    """botocore has sent it once, at most: the lock is held, and the same call is a new one."""
-    if isinstance(error, ClientError):
-        error.response["ResponseMetadata"]["RetryAttempts"] = 0
-    faulty.will(fault(error, 1))
-    with pytest.raises(InvalidRequest, match=r"^items: must be a valid transaction"):
-        lock.transact_write([deposit("x")], token="one", release=release)
-    lock.check()
-    lock.transact_write([deposit("x")])
-    lock.transact_write([deposit("x")])
-    assert bench.balance("x") == 2
-
-
-@EACH_WAY
-def test_a_write_that_is_not_let_in_when_botocore_repeats_it_may_be_written(
-    bench: Bench, faulty: FaultyTable, lock: Lock, *, release: bool
-) -> None:
-    """The reply to the first sending got lost, and the credentials are over at the second."""
-    faulty.will(fault(client_error("ExpiredTokenException"), 1, when="after"))
-    with pytest.raises(LockStoreUnavailable, match=r"may be written yet.*repeat the call"):
-        lock.transact_write([deposit("x")], token="one", release=release)
-    lock.transact_write([deposit("x")], token="one", release=release)
-    assert bench.balance("x") == 1
-
-
-def test_a_refusal_that_another_thread_has_overtaken_with_the_same_write_is_none(
-    bench: Bench,
-) -> None:
-    """Both send the same call: one is refused, then the other is done, then both are answered."""
-    refused: Any = refusal("TransactionCanceledException")
-    refused.response["CancellationReasons"] = [{"Code": "None"}, {"Code": "ConditionalCheckFailed"}]
-    faulty = FaultyTable(bench.client)
-    writes = bench.writes(bench.grant("anna"), faulty)
-
-    def write() -> None:
-        writes.transact_write([deposit("x")], token="one")
-
-    faulty.will(fault(refused, 1, then=write))
-    write()
-    assert bench.balance("x") == 1

@@ -176,24 +176,11 @@ def test_only_the_token_of_a_grant_that_stands_passes_though_its_lease_is_over(
 
 
 def test_two_locks_can_be_checked_in_one_transaction(bench: Bench) -> None:
-    first, second = bench.grant("anna"), bench.grant("anna", lock_name="other")
-    assert (
-        reasons(
-            bench,
-            bench.writes(first).condition_check(),
-            bench.writes(second).condition_check(),
-            deposit("x"),
-        )
-        == []
-    )
+    grants = bench.grant("anna"), bench.grant("anna", lock_name="other")
+    checks = [bench.writes(grant).condition_check() for grant in grants]
+    assert reasons(bench, *checks, deposit("x")) == []
     bench.release("anna")
-    codes = reasons(
-        bench,
-        bench.writes(second).condition_check(),
-        bench.writes(first).condition_check(),
-        deposit("x"),
-    )
-    assert codes == ["None", "ConditionalCheckFailed", "None"]
+    assert reasons(bench, *checks, deposit("x")) == ["ConditionalCheckFailed", "None", "None"]
     assert bench.balance("x") == 1
 
 

@@ -6,7 +6,7 @@ The embedded DynamoDB keeps request tokens for ten minutes, as AWS documents it.
 from __future__ import annotations
 
 import uuid
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -19,7 +19,6 @@ from tests.support import FakeClock
 from tests.support.faulty_table import FaultyTable, fault, lose, lost_reply, refusal
 from tests.unit.guarded.conftest import Bench, deposit, open_account
 
-QUEUED = pytest.mark.parametrize("queued", [False, True])
 MINUTE = 60
 
 
@@ -143,50 +142,43 @@ def test_only_so_many_tokens_are_kept_besides_those_of_unknown_outcome(
     assert kept == {"lost", *map(str, range(20, 50))}
 
 
-def test_a_repeat_is_told_of_its_commit_although_the_lock_is_gone_since(bench: Bench) -> None:
-    writes = bench.writes(bench.grant("anna"), lose(1))
-    unknown(writes, [deposit("x")])
-    bench.release("anna")
-    bench.grant("ben")
-    writes.transact_write([deposit("x")], token="one")
-    with pytest.raises(LockLost):
-        writes.transact_write([deposit("x")], token="two")
-    assert bench.balance("x") == 1
-
-
-@QUEUED
-def test_it_is_told_so_also_when_the_lock_has_changed_hands_again(
-    bench: Bench, *, queued: bool
+@pytest.mark.parametrize(
+    ("release", "queued"), [(False, False), (True, False), (True, True)], ids=str
+)
+def test_a_repeat_is_told_of_its_commit_although_the_lock_has_changed_hands_since(
+    bench: Bench, *, release: bool, queued: bool
 ) -> None:
     writes = bench.writes(bench.grant("anna"), lose(2 if queued else 1))
     if queued:
         bench.waits("ben")
-    unknown(writes, [deposit("x")], release=True)
-    bench.grant("ben")
-    bench.release("ben")
-    bench.grant("carl")
-    writes.transact_write([deposit("x")], token="one", release=True)
-    assert (bench.balance("x"), bench.holders()) == (1, ["carl"])
+    unknown(writes, [deposit("x")], release=release)
+    bench.release("anna")
+    for name in ("ben", "carl"):
+        bench.grant(name)
+        bench.release(name)
+    bench.grant("dora")
+    writes.transact_write([deposit("x")], token="one", release=release)
+    with pytest.raises(LockLost):
+        writes.transact_write([deposit("x")], token="two", release=release)
+    assert (bench.balance("x"), bench.holders()) == (1, ["dora"])
 
 
-def test_a_request_that_never_arrived_and_a_queue_that_moved_since(bench: Bench) -> None:
-    faulty = FaultyTable(bench.client, fault(lost_reply(), 1))
-    writes = bench.writes(bench.grant("anna"), faulty)
-    unknown(writes, [deposit("x")], release=True)
-    bench.waits("ben")  # the transaction of before cannot happen any more; its successor does
-    writes.transact_write([deposit("x")], token="one", release=True)
-    assert (bench.balance("x"), bench.holders()) == (1, ["ben"])
-
-
-def test_a_request_that_never_arrived_and_a_lock_that_got_lost_since(bench: Bench) -> None:
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_request_that_never_arrived_is_sent_again_only_while_the_lock_is_held(
+    bench: Bench, *, is_lost: bool
+) -> None:
+    """Behind a queue that has moved since: the transaction of before can happen no more."""
     faulty = FaultyTable(bench.client, fault(lost_reply(), 1))
     writes = bench.writes(bench.grant("anna", lease_ms=1_000), faulty)
     unknown(writes, [deposit("x")], release=True)
-    bench.clock.advance(10)
-    bench.grant("ben")
-    with pytest.raises(LockLost):
+    if is_lost:
+        bench.clock.advance(10)
+        bench.grant("ben")
+    else:
+        bench.waits("ben")
+    with pytest.raises(LockLost) if is_lost else nullcontext():
         writes.transact_write([deposit("x")], token="one", release=True)
-    assert bench.balance("x") is None
+    assert (bench.balance("x"), bench.holders()) == (None if is_lost else 1, ["ben"])
 
 
 @pytest.mark.parametrize("late", ["wall", "monotonic"])

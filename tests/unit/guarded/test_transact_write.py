@@ -14,6 +14,8 @@ from fairlock.errors import (
     TransactionRefused,
 )
 from fairlock.guarded.guarded_writes import GuardedWrites
+from fairlock.protocol.model import Grant
+from fairlock.protocol.schema import lock_key
 from testbed.localaws import LocalAws
 from tests.support import LOCK, TABLE
 from tests.support.faulty_table import FaultyTable, client_error, fault
@@ -48,35 +50,35 @@ def test_a_context_is_made_from_the_client_if_none_is_given(bench: Bench) -> Non
     assert (bench.balance("x"), bench.holders()) == (1, [])
 
 
-@pytest.mark.parametrize("release", [False, True])
-def test_whose_place_was_taken_over_has_lost_the_lock_and_writes_nothing(
-    bench: Bench, *, release: bool
-) -> None:
+def taken_over(bench: Bench) -> Grant:
     stale = bench.grant("anna", lease_ms=1_000)
     bench.clock.advance(10)
     bench.grant("ben")
-    with pytest.raises(LockLost, match=f"'{LOCK}' is not held any more under fencing token"):
-        bench.writes(stale).transact_write([deposit("x")], release=release)
-    assert (bench.balance("x"), bench.holders()) == (None, ["ben"])
+    return stale
 
 
-@pytest.mark.parametrize("release", [False, True])
-def test_an_older_grant_to_the_same_owner_has_lost_the_lock(bench: Bench, *, release: bool) -> None:
-    older, _, _ = taken_over_twice(bench)
-    with pytest.raises(LockLost):
-        bench.writes(older).transact_write([deposit("x")], release=release)
-    assert (bench.balance("x"), bench.holders()) == (None, ["anna"])
+def granted_again(bench: Bench) -> Grant:
+    """To the same owner."""
+    return taken_over_twice(bench)[0]
 
 
-@pytest.mark.parametrize("release", [False, True])
-def test_a_lock_that_does_not_exist_is_lost_rather_than_an_item_refused(
-    bench: Bench, *, release: bool
-) -> None:
+def deleted(bench: Bench) -> Grant:
     grant = bench.grant("anna")
-    bench.writes(grant).transact_write([open_account("x")])
     bench.client.delete_item(TableName=TABLE, Key=key_of_the_lock())
-    with pytest.raises(LockLost):
-        bench.writes(grant).transact_write([open_account("x")], release=release)
+    return grant
+
+
+@pytest.mark.parametrize("gone", [taken_over, granted_again, deleted])
+@pytest.mark.parametrize("release", [False, True])
+def test_a_grant_that_is_gone_is_a_lost_lock_rather_than_an_item_refused(
+    bench: Bench, gone: Callable[[Bench], Grant], *, release: bool
+) -> None:
+    bench.client.transact_write_items(TransactItems=[open_account("x", 5)])
+    grant = gone(bench)
+    before = bench.holders()
+    with pytest.raises(LockLost, match=f"'{LOCK}' is not held any more under fencing token"):
+        bench.writes(grant).transact_write([deposit("y"), open_account("x")], release=release)
+    assert (bench.balance("y"), bench.holders()) == (None, before)
 
 
 @pytest.mark.parametrize("release", [False, True])
@@ -99,7 +101,7 @@ def test_a_refused_item_is_named_by_the_callers_index_and_nothing_is_written(
 
 
 def key_of_the_lock() -> dict[str, Any]:
-    return {"pk": {"S": f"LOCK#{LOCK}"}, "sk": {"S": "STATE"}}
+    return dict(lock_key(LOCK))
 
 
 @pytest.mark.parametrize("table", [TABLE, f"arn:aws:dynamodb:us-east-1:123456789012:table/{TABLE}"])

@@ -78,17 +78,6 @@ def test_a_pause_is_logged_and_counted_and_told_to_all_who_ask(capsys: Output) -
     assert inspect.handler({"lock_name": "customer/1"}, CONTEXT)["ceiling"] is None
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("limit", -1), ("limit", "3"), ("limit", 101), ("reason", "")]
-)
-def test_a_wrong_limit_is_refused_by_the_name_of_its_field(field: str, value: object) -> None:
-    asked: dict[str, object] = {"lock_name": "customer/1", "limit": 3, **WHO, field: value}
-    with pytest.raises(InvalidRequest, match=f"^{field}: must"):
-        set_limit.handler(asked, CONTEXT)
-    with pytest.raises(InvalidRequest, match=r"^limit: is required"):
-        set_limit.handler({"lock_name": "customer/1", **WHO}, CONTEXT)
-
-
 def test_locks_in_use_are_listed_and_free_ones_on_request() -> None:
     granted()
     release.handler(dict(ANNA), CONTEXT)

@@ -1,18 +1,27 @@
-"""The Lambda entry points: what they answer, raise, log, and leave in the table."""
+"""The Lambda entry points: what each call answers, raises, counts, logs, and tells workflows."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from botocore.session import Session, get_session
 
-from fairlock.errors import InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable
+from fairlock.aws.executions import Delivery, Liveness
+from fairlock.errors import (
+    InvalidRequest,
+    LockLost,
+    LockStoreMisconfigured,
+    LockStoreUnavailable,
+)
+from fairlock.protocol.schema import HOLDER_EXPIRES_AT_MS, holder_attribute, lock_key
 from lambdas import acquire, force_release, heartbeat, inspect, reap, release, runtime
-from tests.support import TABLE, LambdaContextStub, lines, logged
+from tests.support import TABLE, LambdaContextStub, lines, logged, metrics, printed, values
 from tests.support.bad_inputs import (
     ACQUIRES,
     BEAT,
@@ -21,12 +30,15 @@ from tests.support.bad_inputs import (
     NO_OBJECTS,
     RELEASES,
     VALID_EXECUTION,
+    VALID_OWNER,
 )
+from tests.support.store_bench import FakeWorkflows
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
+Event = dict[str, Any]
 Handler = Callable[[Any, Any], dict[str, Any]]
 HANDLERS: dict[str, Handler] = {
     "acquire": acquire.handler,
@@ -39,49 +51,226 @@ CONTEXT = LambdaContextStub()
 BY_FORCE = {"requested_by": "olga", "reason": "it hangs"}
 ANNA = {"lock_name": "customer/1", "owner_id": "5f0e7c1e-anna-4c57-9d43-000000000001"}
 BEN = {"lock_name": "customer/1", "owner_id": "77aa01f2-ben_-4a1b-8b1e-000000000002"}
+TOKEN = "task-token-of-ben"
+WAITING = {**BEN, "execution_arn": VALID_EXECUTION}
+WAITS = {**WAITING, "task_token": TOKEN}
+GUARD = {**ANNA, "execution_arn": VALID_EXECUTION}
+CARL = {**WAITS, "owner_id": "carl-0123456789ab", "task_token": "token-of-carl"}
+LONGEST_MS = 10_000
+FUTURE_MS = 253_402_300_799_999
 
 
-def test_acquire_heartbeat_and_release_answer_as_the_contract_says(
-    dynamodb: DynamoDBClient,
+@dataclass(frozen=True)
+class Call:
+    """A call of a function, and what comes of it.
+
+    Attributes:
+        before: the calls that were made before.
+        answer: what is in its answer; `tests/unit/wire/test_answers.py` has the whole of each kind.
+        counts: what it counts, by metric.
+        logs: its messages.
+        measures: the metrics of the times that it measures.
+        tells: the task tokens to which something is told.
+    """
+
+    function: ModuleType
+    event: Event
+    before: Sequence[tuple[ModuleType, Event]]
+    answer: Event
+    counts: dict[str, int]
+    logs: Sequence[str]
+    measures: Sequence[str] = ()
+    tells: Sequence[str] = ()
+
+
+HELD = [(acquire, ANNA)]
+LEFT = [*HELD, (release, ANNA)]
+PASSED_ON = [(acquire, BEN), (release, BEN)]
+WAITED_FOR = [*HELD, (acquire, WAITS)]
+OF_VERSIONS = [
+    (acquire, {**ANNA, "only_newest": 1}),
+    (acquire, {**WAITS, "only_newest": 2}),
+    (acquire, {**CARL, "only_newest": True}),
+]
+FREE, GRANTED, BUSY = {"acquired": True}, {"Granted": 1}, {"Busy": 1}
+RELEASED, NOT_HELD = {"released": True}, {"reason": "NOT_HELD"}
+SERVED = {"Granted": 1, "HandedOver": 1, "Released": 1}
+LATENCIES = ["WaitTime", "HeldTime", "HandOffLatency"]
+CALLS = {
+    "a free lock": Call(acquire, ANNA, [], FREE, GRANTED, ["granted"]),
+    "a free lock, for a task": Call(acquire, WAITS, [], FREE, GRANTED, ["granted"], [], [TOKEN]),
+    "a busy lock": Call(acquire, BEN, HELD, {"reason": "HELD"}, BUSY, ["refused"]),
+    "a busy lock, for a task": Call(
+        acquire,
+        WAITS,
+        HELD,
+        {"acquired": False, "reason": "QUEUED", "position": 1},
+        {"Queued": 1, "QueueLength": 1},
+        ["queued"],
+        ["CurrentWait"],
+    ),
+    "a repeated acquire": Call(acquire, ANNA, HELD, FREE, {}, ["granted"]),
+    "a delayed duplicate": Call(acquire, ANNA, LEFT, {"acquired": False}, {}, ["refused"]),
+    "a call from the future": Call(
+        acquire, {**ANNA, "entered_at_ms": FUTURE_MS}, [], {"reason": "ASK_AGAIN"}, {}, ["refused"]
+    ),
+    "an older version": Call(
+        acquire,
+        {**WAITS, "only_newest": 8},
+        [(acquire, {**ANNA, "only_newest": 9})],
+        {"acquired": False, "reason": "SUPERSEDED", "newest": 9},
+        {"Superseded": 1},
+        ["refused"],
+        tells=[TOKEN],
+    ),
+    "a renewal": Call(heartbeat, ANNA, HELD, {"renewed": True}, {}, []),
+    "a loss that is found by a heartbeat": Call(
+        heartbeat, ANNA, [], {"renewed": False, **NOT_HELD}, {"Lost": 1}, ["not held"]
+    ),
+    "a release": Call(release, ANNA, HELD, RELEASED, {"Released": 1}, ["released"], ["HeldTime"]),
+    "a repeated release": Call(release, ANNA, LEFT, RELEASED, {}, ["released"]),
+    "a loss that is found by a release": Call(
+        release, ANNA, [], {"released": False, **NOT_HELD}, {"Lost": 1}, ["not held"]
+    ),
+    "a direct caller's repeat after others": Call(
+        release, ANNA, [*LEFT, *PASSED_ON], NOT_HELD, {"Lost": 1}, ["not held"]
+    ),
+    "a workflow's repeat after others": Call(
+        release, GUARD, [(acquire, GUARD), (release, GUARD), *PASSED_ON], RELEASED, {}, ["released"]
+    ),
+    "a release behind which a task waits": Call(
+        release,
+        ANNA,
+        WAITED_FOR,
+        RELEASED,
+        SERVED,
+        ["handed over", "released"],
+        LATENCIES,
+        [TOKEN],
+    ),
+    "a release behind which two versions wait": Call(
+        release,
+        ANNA,
+        OF_VERSIONS,
+        RELEASED,
+        {**SERVED, "Superseded": 1},
+        ["handed over", "superseded", "released"],
+        LATENCIES,
+        ["token-of-carl", TOKEN],
+    ),
+    "giving up": Call(
+        release, {**WAITING, "queue": True}, WAITED_FOR, RELEASED, {"LeftQueue": 1}, ["released"]
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_what_each_call_answers_counts_logs_and_tells(
+    engine: FakeWorkflows, capsys: Output, case: str
 ) -> None:
-    granted = acquire.handler({**NAMED, "lease_seconds": 90}, CONTEXT)
-    lease = {
-        **NAMED,
-        "fencing_token": granted["fencing_token"],
-        "lease_seconds": 90,
-        "acquired_at": granted["acquired_at"],
-        "expires_in_seconds": granted["expires_in_seconds"],
+    call = CALLS[case]
+    inspect.handler({}, CONTEXT)  # The first answer of a process logs by which clock leases go.
+    for function, event in call.before:
+        function.handler(dict(event), CONTEXT)
+    printed(capsys)
+    before = len(engine.woken)
+    answer = call.function.handler(dict(call.event), CONTEXT)
+    assert call.answer.items() <= answer.items()
+    found, messages = printed(capsys)
+    assert all(0 <= found.pop(name)[0] < LONGEST_MS for name in call.measures)
+    assert (found, messages) == ({name: [n] for name, n in call.counts.items()}, call.logs)
+    assert [token for token, _ in engine.woken[before:]] == [*call.tells]
+
+
+def test_a_call_that_was_told_to_ask_again_is_granted_by_the_time_that_it_was_told() -> None:
+    refused = acquire.handler({**ANNA, "entered_at_ms": FUTURE_MS}, CONTEXT)
+    again = {**ANNA, "entered_at_ms": refused["entered_at_ms"]}
+    assert acquire.handler(again, CONTEXT)["acquired"]
+
+
+def test_a_grant_is_one_count_under_the_only_dimension_in_the_namespace(capsys: Output) -> None:
+    acquire.handler(dict(NAMED), CONTEXT)
+    (line,) = metrics(lines(capsys))
+    assert line == {
+        "_aws": {
+            "Timestamp": line["_aws"]["Timestamp"],
+            "CloudWatchMetrics": [
+                {
+                    "Namespace": "Fairlock",
+                    "Dimensions": [["service"]],
+                    "Metrics": [{"Name": "Granted", "Unit": "Count"}],
+                }
+            ],
+        },
+        "service": "fairlock",
+        "Granted": [1.0],
     }
-    assert granted == {"acquired": True, **lease}
-    renewed = heartbeat.handler(dict(NAMED), CONTEXT)
-    left = renewed["expires_in_seconds"]
-    assert renewed == {"renewed": True, **lease, "expires_in_seconds": left}
-    assert left > 0.9 * 90
-    assert release.handler(dict(NAMED), CONTEXT) == {"released": True, **NAMED}
-    item = dynamodb.scan(TableName=TABLE)["Items"][0]
-    assert item["held"] == {"N": "0"}
-    assert not [name for name in item if name.startswith(("holder:", "token:", "h:", "t:"))]
+    release.handler(dict(NAMED), CONTEXT)
+    (line,) = metrics(lines(capsys))
+    assert line["_aws"]["CloudWatchMetrics"][0]["Metrics"] == [
+        {"Name": "Released", "Unit": "Count"},
+        {"Name": "HeldTime", "Unit": "Milliseconds"},
+    ]
 
 
-def test_a_busy_lock_is_refused_without_the_holders_owner_id() -> None:
-    granted = acquire.handler({**ANNA, "owner_name": "anna"}, CONTEXT)
-    refused = acquire.handler(dict(BEN), CONTEXT)
-    expires_at, retry_after = refused["holders"][0]["expires_at"], refused["retry_after_seconds"]
-    acquired_at = granted["acquired_at"]
-    assert refused == {
-        "acquired": False,
-        **BEN,
-        "reason": "HELD",
-        "holders": [{"owner_name": "anna", "acquired_at": acquired_at, "expires_at": expires_at}],
-        "retry_after_seconds": retry_after,
-    }
-    assert 1 <= retry_after <= 2
+@pytest.mark.parametrize(
+    ("liveness", "expected"),
+    [
+        (None, {"Granted": [1.0], "TakenOver": [1.0]}),
+        (Liveness.OVER, {"Granted": [1.0], "TakenOver": [1.0]}),
+        (Liveness.RUNNING, {"Busy": [1.0], "Extended": [1.0]}),
+        (Liveness.UNKNOWN, {"Busy": [1.0], "LivenessUnknown": [1.0]}),
+    ],
+)
+def test_a_lease_that_is_over_is_counted_by_what_is_known_of_its_workflow(
+    dynamodb: DynamoDBClient,
+    capsys: Output,
+    engine: FakeWorkflows,
+    liveness: Liveness | None,
+    expected: dict[str, list[float]],
+) -> None:
+    engine.runs = liveness or Liveness.UNKNOWN
+    acquire.handler({**NAMED, **({"execution_arn": VALID_EXECUTION} if liveness else {})}, CONTEXT)
+    dynamodb.update_item(
+        TableName=TABLE,
+        Key=lock_key(NAMED["lock_name"]),
+        UpdateExpression="SET #holder.#end = :past",
+        ExpressionAttributeNames={
+            "#holder": holder_attribute(VALID_OWNER),
+            "#end": HOLDER_EXPIRES_AT_MS,
+        },
+        ExpressionAttributeValues={":past": {"N": "1"}},
+    )
+    capsys.readouterr()
+    acquire.handler({**NAMED, "owner_id": "rival-0123456789"}, CONTEXT)
+    assert values(lines(capsys)) == expected
 
 
-def test_who_does_not_hold_the_lock_is_told_so() -> None:
-    answer = {**NAMED, "reason": "NOT_HELD"}
-    assert heartbeat.handler(dict(NAMED), CONTEXT) == {"renewed": False, **answer}
-    assert release.handler(dict(NAMED), CONTEXT) == {"released": False, **answer}
+@pytest.mark.parametrize("superseded", [False, True])
+def test_an_answer_that_step_functions_did_not_take_is_repeated_and_never_returned(
+    engine: FakeWorkflows, *, superseded: bool
+) -> None:
+    if superseded:
+        acquire.handler({**ANNA, "only_newest": 9}, CONTEXT)
+    asked = {**WAITS, "only_newest": 8}
+    engine.wakes = Delivery.UNKNOWN
+    with pytest.raises(LockStoreUnavailable, match="repeat the call"):
+        acquire.handler(dict(asked), CONTEXT)
+    engine.wakes = Delivery.DELIVERED
+    acquire.handler(dict(asked), CONTEXT)
+    (_, lost), (_, delivered) = engine.woken
+    told = "newest" if superseded else "fencing_token"
+    assert getattr(lost, told) == getattr(delivered, told)
+
+
+def test_a_delayed_duplicate_fails_its_task_at_once_instead_of_waiting(
+    engine: FakeWorkflows,
+) -> None:
+    for function, event in PASSED_ON:
+        function.handler(dict(event), CONTEXT)
+    with pytest.raises(LockLost, match="released before"):
+        acquire.handler(dict(WAITS), CONTEXT)
+    assert engine.woken == []
 
 
 @pytest.mark.parametrize(
@@ -105,6 +294,7 @@ def test_a_table_that_does_not_answer_is_raised_under_the_name_that_workflows_ma
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
+    monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
     for handler in HANDLERS.values():
         with pytest.raises(LockStoreUnavailable):
             handler(dict(NAMED), CONTEXT)
@@ -157,9 +347,8 @@ def test_no_line_of_any_operation_holds_an_owner_id_or_a_task_token(capsys: Outp
     run = {"execution_arn": VALID_EXECUTION}
     made = acquire.handler({"lock_name": "customer/2"}, CONTEXT)["owner_id"]
     granted = acquire.handler({**ANNA, "owner_name": "billing"}, CONTEXT)
-    waits = {**BEN, **run, "task_token": "token-of-ben"}
     acquire.handler(dict(BEN), CONTEXT)
-    acquire.handler(dict(waits), CONTEXT)
+    acquire.handler(dict(WAITS), CONTEXT)
     inspect.handler({"lock_name": "customer/1"}, CONTEXT)
     by_force = {"lock_name": "customer/1", "fencing_token": granted["fencing_token"], **BY_FORCE}
     force_release.handler(by_force, CONTEXT)
@@ -176,7 +365,7 @@ def test_no_line_of_any_operation_holds_an_owner_id_or_a_task_token(capsys: Outp
     told = ("refused", "queued", "handed over", "not held", "released by force", "reaped")
     for message in (*told, "reacquired"):
         assert f'"message":"{message}"' in out
-    for secret in (made, NAMED["owner_id"], BEAT["task_token"], "token-of-ben"):
+    for secret in (made, NAMED["owner_id"], BEAT["task_token"], TOKEN):
         assert secret not in out
     for owner in (ANNA, BEN):
         assert owner["owner_id"].split("-", 1)[1] not in out
@@ -185,7 +374,7 @@ def test_no_line_of_any_operation_holds_an_owner_id_or_a_task_token(capsys: Outp
 
 def test_an_acquisition_is_named_by_its_lock_and_its_fencing_token(capsys: Output) -> None:
     token = acquire.handler({**ANNA, "owner_name": "anna's host"}, CONTEXT)["fencing_token"]
-    acquire.handler({**BEN, "execution_arn": VALID_EXECUTION}, CONTEXT)
+    acquire.handler(dict(WAITING), CONTEXT)
     release.handler(dict(ANNA), CONTEXT)
     release.handler(dict(BEN), CONTEXT)
     found = logged(lines(capsys))
@@ -214,18 +403,6 @@ def test_an_owner_id_that_is_refused_is_not_shown(fields: dict[str, str]) -> Non
     with pytest.raises(InvalidRequest) as caught:
         release.handler({"lock_name": "x", **fields}, CONTEXT)
     assert ANNA["owner_id"] not in str(caught.value)
-
-
-def test_a_message_that_could_not_be_worked_off_tells_why(capsys: Output) -> None:
-    """It may end in the dead-letter queue, days before another caller looks."""
-    body = json.dumps({"detail": {"input": "an-input-of-an-execution"}})
-    record = {"messageId": "1", "eventSource": "aws:sqs", "body": body}
-    failures = reap.handler({"Records": [record]}, CONTEXT)["batchItemFailures"]
-    assert failures == [{"itemIdentifier": "1"}]
-    [line] = logged(lines(capsys))
-    assert (line["level"], line["exception_name"]) == ("WARNING", "InvalidRequest")
-    assert "must be an Execution Status Change event of Step Functions" in line["exception"]
-    assert "an-input-of-an-execution" not in json.dumps(line)
 
 
 @pytest.mark.parametrize("handler", [*HANDLERS.values(), force_release.handler, inspect.handler])

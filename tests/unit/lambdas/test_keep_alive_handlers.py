@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fairlock.aws.executions import Delivery, Liveness
-from fairlock.aws.lock_table import LockTable
 from fairlock.errors import KeepAliveEnded, LockLost, LockStoreUnavailable
 from fairlock.store.reap import ExecutionEnded, reap
 from fairlock.wire.answers import release_answer
@@ -42,16 +40,6 @@ def release_by_force(grant: dict[str, Any]) -> None:
         "reason": "a test",
     }
     assert force_release.handler(fields, CONTEXT)["released"]
-
-
-def test_a_heartbeat_that_renews_leaves_its_state_asleep(
-    engine: FakeWorkflows, capsys: Output
-) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    printed(capsys)
-    assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "RENEWED"}
-    assert engine.ended == []
-    assert printed(capsys) == ({}, [])
 
 
 def test_the_release_and_a_later_beat_end_the_heartbeat_by_the_same_answer(
@@ -91,33 +79,19 @@ def test_a_heartbeat_that_finds_the_lock_gone_stops_the_work(
     assert printed(capsys) == ({"Lost": [1.0]}, ["lost"])
 
 
-def test_a_loss_is_reported_even_if_the_table_does_not_say_why(
-    engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    release_by_force(acquire.handler(dict(WORKFLOW), CONTEXT))
-    read = LockTable.read
-
-    def fail_at_last(table: LockTable, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - same
-        if sys._getframe(1).f_code.co_name == "why_lost":  # noqa: SLF001 - only that one fails
-            raise LockStoreUnavailable("no answer")
-        return read(table, *arguments, **named)
-
-    monkeypatch.setattr(LockTable, "read", fail_at_last)
-    assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": "LOST"}
-    assert engine.ended == [("a-task-token", LOST)]
-
-
 NOTHING: object = ({}, [])
 COUNTED: object = ({"Lost": [1.0]}, ["lost"])
+BY_OTHERS: dict[str, Any] = {}
 ENDS: dict[str, tuple[dict[str, Any] | None, Delivery, str | Exception, object]] = {
     # After which release, what Step Functions answers: what the beat tells, and what is printed.
+    "held": (None, Delivery.UNKNOWN, "RENEWED", NOTHING),
     "done": (OWN_RELEASE, Delivery.DELIVERED, "DONE", NOTHING),
     "done, and the state is over": (OWN_RELEASE, Delivery.GONE, "DONE", NOTHING),
     "failed, and the state is over": (WORKFLOW, Delivery.GONE, "DONE", NOTHING),
-    "lost, and the work was stopped": (None, Delivery.GONE, "LOST", NOTHING),
+    "lost, and the work was stopped": (BY_OTHERS, Delivery.GONE, "LOST", NOTHING),
     # Else the state would beat for ever, though its work is done or its lock lost.
     "done, and no answer": (OWN_RELEASE, Delivery.UNKNOWN, KeepAliveEnded(DONE), NOTHING),
-    "lost, and no answer": (None, Delivery.UNKNOWN, LockLost(LOST), COUNTED),
+    "lost, and no answer": (BY_OTHERS, Delivery.UNKNOWN, LockLost(LOST), COUNTED),
 }
 
 
@@ -127,9 +101,9 @@ def test_the_end_of_a_heartbeat_is_told_and_if_that_is_not_taken_an_error_that_n
 ) -> None:
     last, engine.ends, end, seen = ENDS[case]
     granted = acquire.handler(dict(WORKFLOW), CONTEXT)
-    if last is None:
+    if last is BY_OTHERS:
         release_by_force(granted)
-    else:
+    elif last is not None:
         release.handler(dict(last), CONTEXT)
     printed(capsys)
     if isinstance(end, Exception):
@@ -137,7 +111,7 @@ def test_the_end_of_a_heartbeat_is_told_and_if_that_is_not_taken_an_error_that_n
             heartbeat.handler(dict(BEAT), CONTEXT)
     else:
         assert heartbeat.handler(dict(BEAT), CONTEXT) == {"kept": end}
-    assert [token for token, _ in engine.ended] == ["a-task-token"]
+    assert [token for token, _ in engine.ended] == ["a-task-token"] * (last is not None)
     assert printed(capsys) == seen
 
 

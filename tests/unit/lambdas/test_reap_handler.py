@@ -23,6 +23,7 @@ CONTEXT = LambdaContextStub()
 OTHER_EXECUTION = VALID_EXECUTION.replace("run-1", "run-2")
 WORKFLOW = {**NAMED, "execution_arn": VALID_EXECUTION}
 RIVAL = {**NAMED, "owner_id": "rival-0123456789"}
+SECRET = "an-input-of-an-execution"
 QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/123456789012/reap"
 
 
@@ -177,28 +178,6 @@ def test_a_second_pass_that_cannot_be_sent_fails_the_message(
     assert is_free()
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        status_change(),
-        status_change(redriveCount=7),
-        second_pass(),
-        second_pass(redrives=7),
-        second_pass(rounds=5),
-    ],
-    ids=["first", "invented redrives", "second", "second with invented redrives", "continued"],
-)
-def test_a_forged_message_about_a_running_execution_frees_nothing_and_comes_again(
-    outside: Outside, message: dict[str, Any]
-) -> None:
-    """`is_free` in the other tests is the control: of an execution that is over it is freed."""
-    outside.executions[VALID_EXECUTION] = Execution(Liveness.RUNNING)
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    assert failed(message, status_change(OTHER_EXECUTION)) == [0]
-    assert [sent["execution_arn"] for _, sent, _ in outside.sent] == [OTHER_EXECUTION]
-    assert not is_free()
-
-
 @pytest.mark.parametrize(("tries", "seconds"), [(1, 2), (2, 4), (6, 64), (7, 120), (10, 120)])
 def test_what_was_asked_too_early_is_asked_again_after_pauses_that_double(
     outside: Outside, tries: int, seconds: int
@@ -223,40 +202,30 @@ def test_what_is_freed_is_counted_and_logged_by_execution(capsys: Output) -> Non
     assert values(lines(capsys)) == {}
 
 
-@pytest.mark.usefixtures("over_botocore")
-def test_a_message_that_was_asked_too_early_really_comes_again_soon(
-    monkeypatch: pytest.MonkeyPatch, outside: Outside
+@pytest.mark.parametrize("body", [{"detail": {SECRET: 1}}, {"second_pass": True, SECRET: 1}])
+def test_a_message_that_could_not_be_worked_off_tells_why_and_nothing_of_an_input(
+    capsys: Output, body: dict[str, Any]
 ) -> None:
-    sqs = boto3.client("sqs")
-    queue = sqs.create_queue(QueueName="hidden", Attributes={"VisibilityTimeout": "120"})
-    queue_url = queue["QueueUrl"]
-    sqs.send_message(QueueUrl=queue_url, MessageBody=json.dumps(status_change()))
-    (message,) = sqs.receive_message(QueueUrl=queue_url)["Messages"]
-
-    def hide(_url: str, receipt: str, _seconds: int) -> None:
-        runtime.hide_message(queue_url, receipt, 0)
-
-    monkeypatch.setattr("lambdas.reap_messages.hide_message", hide)
-    outside.executions[VALID_EXECUTION] = Execution(Liveness.RUNNING)
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    event = batch(message["Body"])
-    event["Records"][0]["receiptHandle"] = message["ReceiptHandle"]
-    assert len(reap.handler(event, CONTEXT)["batchItemFailures"]) == 1
-    assert len(sqs.receive_message(QueueUrl=queue_url)["Messages"]) == 1
-    runtime.hide_message(queue_url, "no such receipt", 5)  # Only delays the message.
+    """It may end in the dead-letter queue, days before another caller looks."""
+    assert failed(body) == [0]
+    [line] = logged(lines(capsys))
+    assert (line["level"], line["exception_name"]) == ("WARNING", "InvalidRequest")
+    assert "must be an Execution Status Change event of Step Functions" in line["exception"]
+    assert SECRET not in json.dumps(line)
 
 
 @pytest.mark.usefixtures("over_botocore")
-def test_the_second_pass_really_goes_to_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_really_takes_a_message_and_brings_a_hidden_one_again() -> None:
     sqs = boto3.client("sqs")
-    queue_url = sqs.create_queue(QueueName="reap")["QueueUrl"]
-    monkeypatch.setenv("FAIRLOCK_REAP_QUEUE_URL", queue_url)
-    monkeypatch.setattr("lambdas.reap_messages.SECOND_PASS_MS", 0)
-    monkeypatch.setattr("lambdas.reap_messages.send_message", runtime.send_message)
-    assert failed(status_change()) == []
-    (message,) = sqs.receive_message(QueueUrl=queue_url)["Messages"]
-    assert failed(message["Body"]) == []
-    assert "Messages" not in sqs.receive_message(QueueUrl=queue_url)
+    queue = sqs.create_queue(QueueName="reap", Attributes={"VisibilityTimeout": "120"})
+    url = queue["QueueUrl"]
+    runtime.send_message(url, "a message", 0)
+    (message,) = sqs.receive_message(QueueUrl=url)["Messages"]
+    assert "Messages" not in sqs.receive_message(QueueUrl=url)
+    runtime.hide_message(url, message["ReceiptHandle"], 0)
+    (again,) = sqs.receive_message(QueueUrl=url)["Messages"]
+    assert message["Body"] == again["Body"] == "a message"
+    runtime.hide_message(url, "no such receipt", 5)  # Only delays the message.
 
 
 # Which messages the reaper understands, and what it takes them for.

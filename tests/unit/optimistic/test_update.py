@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from botocore.exceptions import ClientError
 
+from examples.bank import __main__ as bank
 from examples.bank.account import OverdrawnError, debited
-from fairlock import optimistic
+from fairlock import LockClient, optimistic
 from fairlock.errors import InvalidRequest, VersionConflict
+from testbed.localaws import LocalAws
 from tests.support import FakeClock
 from tests.support.faulty_table import FaultyTable, fault, refusal
 from tests.unit.optimistic.conftest import (
@@ -327,21 +328,21 @@ def test_of_many_concurrent_changes_none_is_lost_and_none_is_made_twice(table: T
     assert len(computed) > changes  # there were conflicts
 
 
-ROOT = Path(__file__).resolve().parents[3]
 LINE = re.compile(r"debits of (\d+) .*\), (.+?) +paid +(\d+), .* balance +(-?\d+), .*: (\w+)")
 
 
-def test_both_right_ways_are_right_and_the_naive_one_loses_a_debit() -> None:
-    finished = subprocess.run(
-        [sys.executable, "-m", "examples.bank"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert LINE.findall(finished.stdout) == [
+def test_both_right_ways_are_right_and_the_naive_one_loses_a_debit(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The program in this process, on the embedded AWS that is there; its waiter polls often."""
+    monkeypatch.setattr(bank, "LocalAws", lambda: nullcontext(aws))
+    monkeypatch.setattr(bank, "LockClient", partial(LockClient, longest_poll=0.2))
+    try:
+        assert bank.main() == 0
+    finally:
+        for name in ("accounts", "locks"):
+            aws.client("dynamodb").delete_table(TableName=name)
+    assert LINE.findall(capsys.readouterr().out) == [
         ("60", "naive", "120", "40", "WRONG"),
         ("60", "optimistic", "120", "-20", "right"),
         ("60", "with the lock", "120", "-20", "right"),

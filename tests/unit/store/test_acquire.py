@@ -1,20 +1,27 @@
-"""Acquire, on a table where no one else moves between two requests."""
+"""Acquire: under which token, by how many requests, and what becomes of holders that name limits.
+
+Any order of calls, of limits and of ends of leases: `tests/property/test_locks.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Execution, Liveness
 from fairlock.errors import LockItemMalformed
-from fairlock.protocol.model import Grant
+from fairlock.protocol.model import Grant, ReleaseRequest
 from fairlock.protocol.outcomes import RefusalReason, Released
 from fairlock.protocol.schema import lock_key
-from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, owner
-from tests.support.faulty_table import Fault
-from tests.support.store_bench import RUN, Bench
+from fairlock.store.context import MixedLimits
+from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.testing.fake_table import MemoryTable
+from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, owner, release, store_over
+from tests.support.faulty_table import Fault, meanwhile
+from tests.support.memory_tables import item_bytes
+from tests.support.store_bench import Bench
 
 
 @pytest.fixture
@@ -33,37 +40,6 @@ def test_the_first_use_of_a_lock_grants_it(bench: Bench) -> None:
     )
 
 
-def test_a_held_lock_is_refused_and_the_holder_is_named(bench: Bench) -> None:
-    bench.ask("anna")
-    answer = bench.refuse("ben")
-    assert answer.reason is RefusalReason.HELD
-    assert [h.owner_name for h in answer.holders] == ["anna"]
-    assert answer.retry_after_seconds == 1
-
-
-def test_a_repeated_acquire_returns_the_same_grant(bench: Bench) -> None:
-    first = bench.grant("anna")
-    bench.clock.advance(1)
-    again = bench.grant("anna")
-    assert again.repeated
-    assert (again.fencing_token, again.expires_at_ms) == (first.fencing_token, first.expires_at_ms)
-
-
-def test_a_repeated_acquire_after_the_lease_renews_it_under_the_same_token(bench: Bench) -> None:
-    first = bench.grant("anna", lease_ms=5_000)
-    bench.clock.advance(60)
-    again = bench.grant("anna", lease_ms=5_000)
-    assert again.fencing_token == first.fencing_token
-    assert again.expires_at_ms == bench.clock.now_ms + 6_500
-
-
-def test_a_delayed_duplicate_does_not_take_the_lock_again(bench: Bench) -> None:
-    bench.ask("anna")
-    bench.release("anna")
-    assert bench.refuse("anna").reason is RefusalReason.ALREADY_RELEASED
-    bench.grant("ben")
-
-
 def test_a_lease_is_over_for_others_only_after_the_clock_tolerance(bench: Bench) -> None:
     """Whatever lease they ask for themselves."""
     first = bench.grant("anna", lease_ms=5_000)
@@ -72,31 +48,6 @@ def test_a_lease_is_over_for_others_only_after_the_clock_tolerance(bench: Bench)
     bench.clock.advance(0.002)
     ben = bench.grant("ben", lease_ms=1_000)
     assert (ben.fencing_token, ben.taken_over) == (first.fencing_token + 1, 1)
-
-
-def test_a_holder_that_was_taken_over_is_told_so_by_heartbeat_and_release(bench: Bench) -> None:
-    bench.ask("anna", lease_ms=1_000)
-    bench.clock.advance(10)
-    ben = bench.grant("ben")
-    assert not hasattr(bench.renew("anna"), "fencing_token")
-    assert not isinstance(bench.release("anna"), Released)
-    assert bench.grant("ben").fencing_token == ben.fencing_token
-
-
-def test_a_semaphore_grants_exactly_its_limit(bench: Bench) -> None:
-    names = ["anna", "ben", "carl"]
-    for name in names:
-        bench.grant(name, limit=3)
-    assert [h.owner_name for h in bench.refuse("dora", limit=3).holders] == names
-
-
-def test_lowering_the_limit_grants_nothing_until_fewer_are_held(bench: Bench) -> None:
-    for i in range(5):
-        bench.grant(f"owner-{i}", limit=5)
-    for i in range(3):
-        bench.refuse("late", limit=3)
-        bench.release(f"owner-{i}")
-    bench.grant("late", limit=3)
 
 
 def test_after_a_lowered_limit_as_many_leases_must_be_over_as_permits_are_missing(
@@ -109,17 +60,6 @@ def test_after_a_lowered_limit_as_many_leases_must_be_over_as_permits_are_missin
     bench.clock.advance(1)
     assert bench.grant("late", limit=3).taken_over == 2
     bench.refuse("later", limit=3)
-
-
-def test_only_a_workflow_that_is_over_loses_its_lock(bench: Bench) -> None:
-    bench.ask("anna", lease_ms=5_000, execution_arn=RUN)
-    bench.clock.advance(8)
-    bench.executions[RUN] = Execution(Liveness.UNKNOWN)
-    assert bench.refuse("ben").liveness_unknown == 1
-    assert bench.holders() == ["anna"]
-    bench.end()
-    bench.clock.advance(60)
-    assert bench.grant("ben").taken_over == 1
 
 
 # The fencing token that a caller is told is the one that the lock's item has.
@@ -243,3 +183,146 @@ def test_a_grant_that_is_fresh_costs_nothing_to_tell_again(bench: Bench) -> None
     client, store = bench.counting()
     assert store.acquire(acquire("anna")) == replace(first, repeated=True)
     assert client.calls == ["update_item"]
+
+
+# Mixed limits on one lock: each holder is protected by the limit that its own request named.
+
+
+def test_another_limit_than_that_of_the_holders_costs_a_second_request(bench: Bench) -> None:
+    client, store = bench.counting()
+    for name, limit in (("anna", 1), ("ben", 5), ("carl", 2)):
+        store.acquire(acquire(name, limit=limit))
+        store.release(release(name))
+    assert client.calls == ["update_item"] * 6
+    for name, limit, requests in (("dora", 3, 7), ("emil", 3, 8), ("fred", 4, 10)):
+        store.acquire(acquire(name, limit=limit))
+        assert len(client.calls) == requests
+    assert bench.holders() == ["dora", "emil", "fred"]
+
+
+@pytest.mark.parametrize("lower", [1, 2])
+def test_the_second_write_of_a_lower_limit_fails_if_another_came_in_between(
+    bench: Bench, lower: int
+) -> None:
+    bench.grant("anna", limit=3)
+    bench.refuse("carl", limit=lower, over=meanwhile(2, lambda: bench.grant("ben", limit=3)))
+    assert bench.holders() == ["anna"] if lower == 1 else ["anna", "ben"]
+
+
+def test_a_takeover_fails_if_another_came_in_between(bench: Bench) -> None:
+    bench.grant("gone", limit=2, lease_ms=1_000)
+    bench.clock.advance(10)
+    bench.refuse("strict", limit=1, over=meanwhile(2, lambda: bench.grant("ben", limit=2)))
+    assert "ben" in bench.holders()
+
+
+def test_a_waiter_does_not_join_beside_a_permit_that_became_free(bench: Bench) -> None:
+    bench.wait("strict", limit=1, execution_arn=None)
+
+    def replace_the_strict_holder() -> None:
+        bench.release("strict")
+        bench.grant("other", limit=3)
+
+    between = meanwhile(2, replace_the_strict_holder)
+    wide = acquire("wide", limit=3, waits=True, task_token="wide", waiting_since_ms=1)
+    assert isinstance(bench.store(between).acquire(wide), Grant)
+
+
+@pytest.mark.parametrize("joins", [True, False], ids=["another joins", "the head gives up"])
+def test_the_queue_is_read_again_after_a_holder_left_without_successor(
+    bench: Bench, *, joins: bool
+) -> None:
+    """It has read the queue when a waiter joins by a slow clock, and so comes first.
+
+    Or the waiter with the lower limit leaves: that one serves those behind it, but has read the
+    lock before the holder departs.
+    """
+    for name in ("anna", "ben"):
+        bench.grant(name, limit=2)
+    bench.wait("strict", limit=1, execution_arn=None)
+    ticket = bench.clock.now_ms
+
+    def others_act() -> None:
+        if joins:
+            bench.clock.skew_ms = -10_000
+            bench.wait("wide", limit=2, execution_arn=None)
+            bench.clock.skew_ms = 0
+        else:
+            bench.release("strict", ticket=ticket)
+
+    if not joins:
+        bench.wait("wide", limit=2, execution_arn=None)
+    bench.release("anna", over=meanwhile(3, others_act))
+    assert (bench.pushed, bench.holders()) == (["wide"], ["ben", "wide"])
+
+
+@pytest.mark.parametrize(("limit", "taken"), [(2, True), (3, True), (1, False)])
+def test_a_redriven_workflow_takes_its_lock_again_only_as_far_as_limits_allow(
+    bench: Bench, *, limit: int, taken: bool
+) -> None:
+    bench.wait("guard", limit=limit)
+    bench.come_back()
+    bench.grant("other", limit=2)
+    outcome = bench.beat("guard", limit=limit)
+    assert outcome is (KeepAliveOutcome.REACQUIRED if taken else KeepAliveOutcome.LOST)
+    assert bench.state.limit == 2
+
+
+def test_mixed_limits_are_observed_once_a_call_however_often_it_tries(bench: Bench) -> None:
+    bench.grant("anna", limit=5)
+    found = MixedLimits(lock_name=LOCK, limit=2, holders_limits=(5,))
+    bench.refuse("ben", limit=2, over=meanwhile(2, lambda: bench.grant("carl", limit=5)))
+    assert bench.events == [found], "both of its writes were refused"
+    bench.release("carl")
+    bench.grant("ben", limit=2)
+    assert bench.events == [found] * 2
+    for name in ("anna", "ben"):
+        bench.release(name)
+    bench.grant("anna")
+    bench.refuse("ben")
+    assert bench.events == [found] * 2, "equal limits are not"
+
+
+# What DynamoDB sends back has to be read: no more is asked for than is needed.
+
+HOLDERS = 50
+
+
+class WeighingTable(MemoryTable):
+    """Notes the bytes of each answer to an update."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[int] = []
+
+    def update_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
+        answer = super().update_item(**request)
+        self.answers.append(item_bytes(answer.get("Attributes", {})))
+        return answer
+
+
+def test_the_answer_to_an_acquire_has_no_record_of_a_holder(clock: FakeClock) -> None:
+    table = WeighingTable()
+    for number in range(HOLDERS):
+        Bench(table, clock).ask(f"holder-{number:02d}", limit=HOLDERS)
+    first, second, *_, last = table.answers
+    assert first == 0
+    assert last < 2 * second
+
+
+@pytest.mark.parametrize("tells_grant", [False, True])
+def test_a_release_asks_for_the_item_only_if_it_has_to_tell_of_the_grant(
+    *, tells_grant: bool
+) -> None:
+    table, clock = WeighingTable(), FakeClock()
+    store = store_over(table, clock)
+    granted = store.acquire(acquire("anna"))
+    assert isinstance(granted, Grant)
+    clock.advance(3)
+    request = ReleaseRequest(lock_name=LOCK, owner_id=owner("anna"), tells_grant=tells_grant)
+    released = store.release(request)
+    assert isinstance(released, Released)
+    told = (3_000, granted.fencing_token) if tells_grant else (None, None)
+    assert (released.held_ms, released.fencing_token) == told
+    assert (table.answers[-1] > 0) == tells_grant
+    assert store.release(request) == Released(lock_name=LOCK, owner_id=owner("anna"))

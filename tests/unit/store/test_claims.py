@@ -1,15 +1,13 @@
-"""Claims: what a workflow pays for being found when it is over, and what others do not pay."""
+"""Claims: by what a workflow is found when it is over, and late calls of it are refused."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.outcomes import NotHeld, Reaped, RefusalReason, Released
 from fairlock.store.context import ClaimNotRemoved
-from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, owner, release
+from tests.support import LOCK, TABLE, FakeClock, owner, release
 from tests.support.faulty_table import FaultyTable, client_error, fault, lost_reply, refusal
 from tests.support.store_bench import RUN, Bench, claim_key
 
@@ -42,26 +40,6 @@ def test_the_reaper_passes_over_claims_that_are_done(bench: Bench) -> None:
     assert client.calls == ["query"]
 
 
-@pytest.mark.parametrize(("arn", "more"), [(None, 0), (RUN, 1)])
-def test_each_call_of_a_workflow_costs_one_write_more_whatever_the_answer(
-    bench: Bench, arn: str | None, more: int
-) -> None:
-    bench.ask("holder")
-    place = {"ticket": bench.clock.now_ms, "execution_arn": arn}
-    ben = acquire("ben", waits=True, execution_arn=arn)
-    calls = [
-        bench.requests(lambda store: store.acquire(acquire("anna", execution_arn=arn))),
-        bench.requests(lambda store: store.acquire(ben)),
-        bench.requests(lambda store: store.acquire(acquire("ben", waits=True, **place))),
-        bench.requests(lambda store: store.heartbeat(heartbeat("holder"))),
-        bench.requests(lambda store: store.release(release("ben", **place))),
-    ]
-    expected = [1 + more, 4 + more, 3 + more, 1, 5 + more]
-    assert [len(each) for each in calls] == expected
-    assert calls[-1].count("transact_write_items") == 1
-    assert len(bench.claims()) == more + more  # Of anna, who was refused, and of ben, who left.
-
-
 def test_the_claim_is_there_before_the_lock_is_asked_for(bench: Bench) -> None:
     """The handler dies after its first write: what it was about to ask is on record."""
     broken = fault(lost_reply(), 2)
@@ -78,24 +56,6 @@ def test_the_claim_is_there_before_the_lock_is_asked_for(bench: Bench) -> None:
         "expiry_time": {"N": str(bench.clock.now_ms // 1000 + DAYS_400)},
     }
     assert bench.holders() == []
-
-
-def test_a_repeated_acquire_keeps_claim_and_grant(bench: Bench) -> None:
-    first = bench.grant("anna", execution_arn=RUN, waits=True)
-    (claim,) = bench.claims()
-    bench.clock.advance(1)
-    again = bench.grant("anna", execution_arn=RUN, waits=True)
-    assert again == replace(first, repeated=True)
-    (left,) = bench.claims()
-    assert left["entered_at_ms"] == claim["entered_at_ms"]
-
-
-def test_a_polling_workflow_without_a_ticket_gets_its_place_from_its_claim(bench: Bench) -> None:
-    bench.ask("holder")
-    first = bench.queue("anna", execution_arn=RUN)
-    bench.clock.advance(1)
-    assert bench.queue("anna", execution_arn=RUN).entered_at_ms == first.entered_at_ms
-    assert bench.waiters() == ["anna"]
 
 
 def test_a_claim_that_a_person_has_edited_does_not_keep_the_lock_taken(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""Waiters that are dead delay no hand-off and fail no release, however many a caller invents."""
+"""Waiters that are dead or invented delay no hand-off, and block no name for long."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from typing import Any
 
 import pytest
 
-from fairlock.aws.executions import Execution, Liveness
-from fairlock.protocol.model import Grant
-from fairlock.protocol.outcomes import Refusal, RefusalReason, Released
+from fairlock.aws.executions import Delivery
+from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason, Released
+from fairlock.protocol.waiters import MOST_PAGES_READ, MOST_PLACES_OF_AN_EXECUTION
+from fairlock.store.administration import empty_queue
 from fairlock.testing.fake_table import MemoryTable
+from fairlock.wire import rules
 from fairlock.wire.answers import acquire_answer
 from tests.support import LOCK, FakeClock, acquire, release
 from tests.support.faulty_table import (
     TRANSACTIONS,
     FaultyTable,
-    Killed,
     client_error,
     delay,
     fault,
-    kill,
     meanwhile,
 )
+from tests.support.memory_tables import item_bytes
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
+LONGEST_LEASE_MS = 12 * 3_600_000
 MANY = 10_000
 PAGE = 2_500
 """Waiters of about 400 bytes that fit into a page of 1 MB."""
@@ -34,7 +36,7 @@ PAGE = 2_500
 def bench(clock: FakeClock) -> Bench:
     """Anna holds the lock."""
     bench = Bench(MemoryTable(page_size=PAGE), clock)
-    bench.ask("anna", lease_ms=600_000)
+    bench.ask("anna", lease_ms=LONGEST_LEASE_MS)
     return bench
 
 
@@ -198,107 +200,133 @@ def test_dead_waiters_fill_no_queue_and_count_in_no_position(bench: Bench) -> No
     assert bench.queue("ben").position == 1
 
 
-# A contender that meets a lease that is over reads the claim, extends the lease, and asks last.
-#
-# DescribeExecution answers 10 to 15 times a second in an account, however many contenders there
-# are.
+# One execution, or a caller that names one, cannot block a name for long.
 
-CONTENDERS = 5
-LEASE_MS = 60_000
+SOON_SECONDS = 70
 
 
-@pytest.fixture
-def workflow_bench(clock: FakeClock) -> Bench:
-    """Anna's workflow holds the lock, and her lease is over."""
-    workflow_bench = Bench(MemoryTable(), clock)
-    workflow_bench.ask("anna", execution_arn=RUN, lease_ms=LEASE_MS)
-    clock.advance(70)
-    return workflow_bench
+def test_an_execution_has_a_hundred_places_in_a_queue_at_most(bench: Bench) -> None:
+    answers = [bench.wait(f"ghost-{n}") for n in range(MOST_PLACES_OF_AN_EXECUTION + 1)]
+    assert all(isinstance(answer, Queued) for answer in answers[:-1])
+    assert isinstance(answers[-1], Refusal)
+    assert answers[-1].reason is RefusalReason.QUEUE_FULL
+    assert isinstance(bench.wait("ben", execution_arn=OTHER_RUN), Queued)
+    bench.queue("carl")
 
 
-def test_of_contenders_that_come_together_one_asks(workflow_bench: Bench) -> None:
-    """While Step Functions is asked by one contender, the next one comes."""
-
-    def come(_execution_arn: str) -> Execution:
-        if len(workflow_bench.workflows.described) < CONTENDERS:
-            workflow_bench.refuse(f"contender {len(workflow_bench.workflows.described)}")
-        return Execution(Liveness.RUNNING)
-
-    workflow_bench.workflows.runs = come
-    workflow_bench.refuse("ben")
-    assert workflow_bench.workflows.described == [RUN]
+def test_who_keeps_its_place_is_not_counted_against_itself(bench: Bench) -> None:
+    for number in range(MOST_PLACES_OF_AN_EXECUTION):
+        bench.wait(f"ghost-{number}")
+    assert isinstance(bench.wait("ghost-7"), Queued)
 
 
-def test_while_step_functions_does_not_say_it_is_asked_once_in_half_a_minute(
-    workflow_bench: Bench,
+def test_a_grant_of_which_no_one_was_told_ends_soon_whatever_its_lease(bench: Bench) -> None:
+    """Its execution runs."""
+    bench.wait("ghost", lease_ms=LONGEST_LEASE_MS)
+    bench.gone("ghost")
+    bench.release("anna")
+    assert bench.holders() == ["ghost"]
+    bench.clock.advance(SOON_SECONDS)
+    bench.grant("ben")
+
+
+PAGE_BYTES = 1_000_000
+
+
+def fill(bench: Bench, number: int = 1_000) -> None:
+    """The largest waiters that a caller can make, and as many in a page as DynamoDB would read."""
+    bench.wait("first")
+    fat = {
+        "owner_name": "o" * rules.LONGEST_OWNER_NAME,
+        "data": f'{{"fat":"{"d" * (rules.LARGEST_DATA_BYTES - 10)}"}}',
+        "execution_arn": "a" * rules.LONGEST_EXECUTION_ARN_BYTES,
+        "task_token": "t" * rules.LONGEST_TASK_TOKEN,
+    }
+    for each in range(number):
+        item = bench.put_waiter(f"fat-{each}", **fat)
+    bench.client.page_size = PAGE_BYTES // item_bytes(item)
+
+
+def test_however_large_its_waiters_are_a_queue_costs_a_caller_two_pages(bench: Bench) -> None:
+    """Of 256 read units each."""
+    fill(bench)
+    client, store = bench.counting()
+    answer = store.acquire(acquire("ben", waits=True))
+    assert isinstance(answer, Refusal)
+    assert answer.reason is RefusalReason.QUEUE_FULL
+    assert client.calls.count("query") == MOST_PAGES_READ == 2
+
+
+def test_a_queue_too_long_to_be_read_becomes_shorter_with_each_call_once_they_are_dead(
+    bench: Bench,
 ) -> None:
-    workflow_bench.workflows.runs = Liveness.UNKNOWN
-    for seconds, asked in ((0, 1), (13, 1), (20, 2)):
-        workflow_bench.clock.advance(seconds)
-        for number in range(CONTENDERS):
-            workflow_bench.refuse(f"contender {number}")
-        assert len(workflow_bench.workflows.described) == asked
+    fill(bench, 500)
+    bench.clock.advance(120)
+    answers = [bench.ask("ben", waits=True) for _ in range(3)]
+    assert [type(answer) for answer in answers] == [Refusal, Refusal, Queued]
 
 
-@pytest.fixture
-def fenced_bench(workflow_bench: Bench) -> Bench:
-    """The reaper has fenced her claim, and died before it freed the lock."""
-    workflow_bench.end()
-    with pytest.raises(Killed):
-        workflow_bench.reap(client=kill(3))
-    assert workflow_bench.holders() == ["anna"]
-    workflow_bench.workflows.described.clear()
-    return workflow_bench
+def hostage(bench: Bench, number: int = 30) -> None:
+    """So many ghosts wait behind Anna; their execution runs, and none is there to be told."""
+    bench.workflows.wakes = Delivery.GONE
+    for each in range(number):
+        bench.wait(f"ghost-{each}", lease_ms=LONGEST_LEASE_MS)
 
 
-def test_a_fenced_claim_says_that_the_holder_is_over(fenced_bench: Bench) -> None:
-    fenced_bench.grant("ben")
-    assert fenced_bench.workflows.described == []
+@pytest.mark.parametrize("emptied", [True, False])
+def test_an_emptied_queue_hands_the_lock_to_no_ghost(bench: Bench, *, emptied: bool) -> None:
+    """Else it goes from ghost to ghost."""
+    hostage(bench)
+    if emptied:
+        assert empty_queue(bench.store().context, LOCK) == 30
+    assert bench.holders() == ["anna"]
+    bench.release("anna")
+    assert bench.holders() == ([] if emptied else ["ghost-0"])
+    bench.clock.advance(SOON_SECONDS)
+    bench.ask("ben")
+    assert bench.holders() == (["ben"] if emptied else ["ghost-1"])
 
 
-def test_a_redriven_holder_that_takes_the_fence_away_in_that_moment_keeps_its_lock(
-    fenced_bench: Bench,
+def test_who_lives_comes_back_a_workflow_to_its_own_place(bench: Bench) -> None:
+    bench.wait("workflow", execution_arn=OTHER_RUN)
+    ticket = bench.queue("poller")
+    hostage(bench)
+    assert empty_queue(bench.store().context, LOCK) == 32
+    bench.queue("poller", ticket=ticket.entered_at_ms)
+    bench.wait("workflow", execution_arn=OTHER_RUN)
+    assert bench.waiters() == ["poller", "workflow"]
+    bench.workflows.wakes = Delivery.DELIVERED
+    bench.release("anna")
+    assert bench.holders() == ["workflow"]
+
+
+@pytest.mark.parametrize(
+    ("number", "holds", "waits"),
+    [(0, "ghost-0", []), (1, "ghost-0", ["late"]), (2, "late", []), (3, "late", [])],
+)
+def test_who_joins_or_leaves_while_a_queue_is_emptied_is_neither_lost_nor_doubled(
+    bench: Bench, number: int, holds: str, waits: list[str]
 ) -> None:
-    """The claim is read as fenced; then a heartbeat renews, and only then the contender writes."""
-    fenced_bench.redrive()
-    fenced_bench.refuse("ben", over=meanwhile(3, lambda: fenced_bench.beat("anna", redrives=1)))
-    assert fenced_bench.holders() == ["anna"]
+    """In front of each request Anna releases, and one more joins."""
+    hostage(bench, 3)
+    bench.workflows.wakes = Delivery.DELIVERED
+
+    def others() -> None:
+        bench.release("anna")
+        bench.ask("late", waits=True)
+
+    empty_queue(bench.store(meanwhile(number + 1, others)).context, LOCK)
+    state = bench.state
+    assert (bench.holders(), bench.waiters()) == ([holds], waits)
+    assert (state.held, state.contended) == (1, bool(waits))
 
 
-def test_a_contender_that_dies_while_it_asks_delays_the_next_by_ten_seconds(
-    workflow_bench: Bench,
-) -> None:
-    def dies(_execution_arn: str) -> Execution:
-        raise Killed
-
-    workflow_bench.workflows.runs = dies
-    with pytest.raises(Killed):
-        workflow_bench.ask("ben")
-    workflow_bench.workflows.runs = Liveness.OVER
-    workflow_bench.refuse("carl")
-    workflow_bench.clock.advance(13)
-    workflow_bench.grant("carl")
-
-
-def test_a_workflow_that_runs_gets_a_whole_lease(workflow_bench: Bench) -> None:
-    workflow_bench.refuse("ben")
-    workflow_bench.clock.advance(LEASE_MS / 1000 - 1)
-    workflow_bench.refuse("ben")
-    assert workflow_bench.workflows.described == [RUN]
-
-
-@pytest.mark.parametrize("is_over", [True, False])
-def test_a_contender_sends_four_requests(workflow_bench: Bench, *, is_over: bool) -> None:
-    """The first write, the claim, the extension; then the takeover, or an extension for a lease."""
-    if is_over:
-        workflow_bench.end()
-    assert len(workflow_bench.requests(lambda store: store.acquire(acquire("ben")))) == 4
-
-
-def test_a_lease_that_is_not_over_costs_the_contender_one_request(workflow_bench: Bench) -> None:
-    workflow_bench.ask("ben")
-    client, store = workflow_bench.counting()
-    assert isinstance(store.acquire(acquire("carl")), Refusal)
-    workflow_bench.release("anna", execution_arn=RUN)
-    assert isinstance(store.acquire(acquire("carl")), Grant)
-    assert len(client.calls) == 2
+def test_a_full_queue_is_emptied_by_a_transaction_for_each_hundred(bench: Bench) -> None:
+    for number in range(2):
+        for each in range(MOST_PLACES_OF_AN_EXECUTION):
+            run = f"{RUN}-{number}"
+            bench.wait(f"ghost-{number}-{each}", execution_arn=run)
+    client, store = bench.counting()
+    assert empty_queue(store.context, LOCK) == 200
+    transactions = ["transact_write_items"] * 2
+    assert client.calls == ["query", *transactions, "get_item", "query", "update_item"]

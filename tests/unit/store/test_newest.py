@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from fairlock.aws.executions import Delivery
-from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol import grants
 from fairlock.protocol.admission import NOT_SUPERSEDED
 from fairlock.protocol.model import BY_TIME, Grant
 from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import lock_key
-from fairlock.store import keep_alive, seen_queue
+from fairlock.store import keep_alive
 from fairlock.store.context import WaitersSuperseded
 from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, heartbeat, release
 from tests.support.checkout import blocks
 from tests.support.faulty_table import meanwhile
-from tests.support.store_bench import OTHER_RUN, RUN, Bench, Wire
+from tests.support.store_bench import OTHER_RUN, RUN, Bench, late
 
 POLLS = {"task_token": None, "execution_arn": None, "poll_interval_ms": 5_000}
 
@@ -115,21 +113,6 @@ def test_a_waiter_that_was_not_told_learns_it_when_it_asks(bench: Bench) -> None
     bench.clock.advance(3)
     assert reason(deploy(bench, 2)) is RefusalReason.SUPERSEDED
     assert isinstance(deploy(bench, 3), Grant)
-
-
-def test_a_process_that_dies_before_it_has_dropped_waiters_leaves_that_to_the_next_one(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deploy_all(bench, 1, 2, 4, 3)
-    with monkeypatch.context() as dying:
-        dying.setattr(seen_queue.SeenQueue, "clear", lambda _: None)
-        finish(bench, "v1")
-    assert (bench.holders(), bench.waiters()) == (["v4"], ["v2", "v3"])
-    bench.clock.advance(3)
-    assert reason(deploy(bench, 2)) is RefusalReason.SUPERSEDED
-    bench.wait("plain")
-    finish(bench, "v4")
-    assert (bench.holders(), bench.waiters()) == (["plain"], [])
 
 
 def test_the_turn_of_plain_waiters_stays_theirs(bench: Bench) -> None:
@@ -231,34 +214,12 @@ def test_a_caller_waits_while_it_is_unknown_whether_the_newest_lives(bench: Benc
     assert (bench.holders(), bench.state.newest, granted(bench)[-1]) == (["v2"], 2, "v2 again")
 
 
-def late_write(bench: Bench, text: str, **fields: Any) -> Wire:  # noqa: ANN401 - of the request
-    """Of v2, within the slack of its own time."""
-    retry_budget = bench.store().context.retry_budget
-    spent = replace(retry_budget, deadline=bench.clock.monotonic())
-    wire = Wire(bench.client, text, held_back=True)
-    with pytest.raises(LockStoreUnavailable):
-        bench.store(wire, retry_budget=spent).acquire(acquire("v2", only_newest=2, **fields))
-    return wire
-
-
-def test_a_late_copy_of_a_superseded_join_is_a_dead_waiter(bench: Bench) -> None:
-    """It lands when v3 holds, and no one asks for it any more."""
-    deploy(bench, 1)
-    wire = late_write(bench, "ADD #wait_seq :one", waits=True, poll_interval_ms=5_000)
-    assert isinstance(deploy(bench, 3, execution_arn=None), Queued)
-    bench.clock.advance(-1)
-    finish(bench, "v1")
-    assert bench.holders() == ["v3"]
-    assert wire.land()
-    bench.release("v3")
-    assert (bench.holders(), bench.waiters()) == ([], [])
-
-
 def test_a_late_acquire_is_refused_by_its_version_alone(bench: Bench) -> None:
     """Within the slack nothing else tells it from a living call."""
     deploy(bench, 1)
     finish(bench, "v1")
-    wire = late_write(bench, "#newest <= :version")
+    v2 = acquire("v2", only_newest=2)
+    wire = late(bench, "#newest <= :version", lambda store: store.acquire(v2))
     bench.ask("v3", only_newest=3)
     bench.release("v3")
     assert not wire.land()

@@ -1,4 +1,4 @@
-"""A slot of a pace is reserved by one write, is found again after a lost reply, and is never early.
+"""A slot of a pace is one write; `tests/property/test_pace.py` says what fleets rely on.
 
 Times are those of the clock that the test moves. AWS's time is known within a second of it, either
 way: so a caller that waits begins a second after its slot, and the slot after an idle caller is an
@@ -21,7 +21,7 @@ from fairlock.protocol.schema import pace_key
 from fairlock.store.turns import KnownPaces, Turn
 from fairlock.testing.fake_table import MemoryTable
 from tests.support import TABLE, FakeClock, Operations, acquire, release, store_over
-from tests.support.faulty_table import READS, FaultyTable, delay, fault, lose, lost_reply
+from tests.support.faulty_table import FaultyTable, delay
 from tests.support.memory_tables import MeteredTable
 from tests.support.store_bench import Wire
 
@@ -88,14 +88,6 @@ def test_the_first_caller_begins_at_once_by_one_write(one: Process) -> None:
     assert (one.clock.waits, one.table.calls) == ([], ["update_item"])
 
 
-def test_the_next_one_begins_an_interval_later(one: Process, other: Process) -> None:
-    one.take("anna")
-    began = one.clock.monotonic()
-    assert other.take("ben", max_wait=30) is None
-    assert one.clock.monotonic() - began == pytest.approx(6 + 1 + 1)
-    assert other.table.calls == ["update_item"] * 2  # It knew nothing of this pace.
-
-
 def test_a_process_that_knows_that_a_pace_is_busy_writes_once(one: Process) -> None:
     one.reserve("anna")
     one.table.calls.clear()
@@ -135,34 +127,6 @@ def test_a_rate_is_never_exceeded_by_rounding() -> None:
     assert interval_us(10, 60) == 6 * MICROSECONDS
 
 
-def lost(process: Process) -> Turn:
-    """A turn whose reservation was written, and got no reply."""
-    hourly = process.turn("anna", rate=(1, HOUR))
-    process.table.will(lose(1))
-    with pytest.raises(LockStoreUnavailable):
-        hourly.reserve(process.context())
-    return hourly
-
-
-def test_a_repeat_whose_reply_was_lost_finds_its_slot_instead_of_refusing_itself(
-    one: Process,
-) -> None:
-    hourly = lost(one)
-    one.clock.advance(5)
-    assert isinstance(hourly.reserve(one.context()), Slot)
-    assert isinstance(one.reserve("ben", rate=(1, HOUR)), TooLate)
-
-
-def test_a_caller_that_is_refused_after_a_lost_reply_is_told_that_this_is_not_certain(
-    one: Process, other: Process
-) -> None:
-    """Others have reserved since, so nothing tells whether its own write was one of them."""
-    hourly = lost(one)
-    assert isinstance(other.reserve("ben", rate=(1, HOUR), max_wait=2 * HOUR), Slot)
-    with pytest.raises(LockStoreUnavailable, match="a reply was lost"):
-        hourly.reserve(one.context())
-
-
 def test_a_lost_request_is_refused_for_certain_if_the_last_slot_is_one_of_before(
     one: Process, other: Process
 ) -> None:
@@ -175,51 +139,6 @@ def test_a_lost_request_is_refused_for_certain_if_the_last_slot_is_one_of_before
     assert isinstance(other.reserve("ben", rate=(1, HOUR)), Slot)
     assert isinstance(hourly.reserve(one.context()), TooLate)
     assert not wire.land()
-
-
-def copied(process: Process, text: str, name: str) -> Wire:
-    """A reservation, of which a copy stays on the wire."""
-    wire = process.table.inner = Wire(process.table.inner, text)
-    process.reserve(name, max_wait=60)
-    return wire
-
-
-def test_a_late_copy_of_the_last_reservation_takes_no_slot(one: Process) -> None:
-    one.reserve("anna")
-    wire = copied(one, ":interval", "ben")
-    one.clock.advance(3)
-    before = one.state
-    assert not wire.land()
-    assert one.state == before
-    assert wire.land(without=("(attribute_not_exists(#reservation_id) OR #reservation_id <> :id)",))
-
-
-def test_a_late_copy_never_moves_the_next_slot_back(one: Process, other: Process) -> None:
-    wire = copied(one, "SET #next_slot_us", "anna")
-    for number in range(3):
-        other.reserve(f"ben-{number}", max_wait=60)
-    before = one.state.next_us
-    wire.land()
-    assert one.state.next_us >= before
-
-
-def test_a_copy_that_lands_after_others_takes_a_slot_for_no_one_and_breaks_no_pace(
-    one: Process, other: Process
-) -> None:
-    one.reserve("anna")
-    wire = copied(one, ":interval", "ben")
-    other.reserve("carl", max_wait=60)
-    before = one.state
-    assert wire.land()
-    assert one.state.next_us == before.next_us + 6 * _SECOND
-
-
-def test_a_caller_whose_slot_is_over_before_its_answer_comes_reserves_again(one: Process) -> None:
-    one.table.will(delay(8, one.clock, 1, of=UPDATES, late=True))
-    slot = one.reserve("anna", max_wait=30)
-    assert isinstance(slot, Slot)
-    assert one.clock.now_ms - slot.begins_us // 1000 < 8_000
-    assert one.table.calls == ["update_item"] * 2
 
 
 def test_a_late_copy_of_a_second_reservation_takes_no_slot(one: Process) -> None:
@@ -239,36 +158,10 @@ def test_a_caller_that_is_held_up_past_its_own_slot_may_be_refused(one: Process)
     assert isinstance(one.reserve("ben", rate=(1, HOUR)), TooLate)  # was reserved in its place.
 
 
-def test_a_caller_that_dies_wastes_its_slot_and_no_other(one: Process, other: Process) -> None:
-    one.take("anna")
-    one.reserve("dead", max_wait=60)
-    began = one.clock.monotonic()
-    other.take("ben", max_wait=60)
-    assert one.clock.monotonic() - began == pytest.approx(2 * 6 + 1 + 1)
-
-
 def test_a_wait_of_hours_reads_the_time_every_ten_minutes(one: Process, other: Process) -> None:
     one.take("anna", rate=(1, HOUR))
     assert other.take("ben", rate=(1, HOUR), max_wait=2 * HOUR) is None
     assert other.table.calls == ["update_item"] * 2 + ["get_item"] * 6
-
-
-def test_a_caller_keeps_its_slot_if_a_read_of_the_time_fails_while_it_waits(
-    one: Process, other: Process
-) -> None:
-    """Another caller has reserved since, so the item does not tell of the slot any more."""
-    one.take("anna", rate=(1, HOUR))
-    began = one.clock.monotonic()
-    turn = other.turn("ben", since=began, rate=(1, HOUR), max_wait=HOUR + 60)
-
-    def later() -> None:
-        one.reserve("carl", rate=(1, HOUR), max_wait=3 * HOUR)
-
-    other.table.will(fault(lost_reply(), 1, when="after", then=later, of=READS))
-    with pytest.raises(LockStoreUnavailable):
-        turn.take(other.context())
-    assert turn.take(other.context()) is None
-    assert one.clock.monotonic() - began == pytest.approx(HOUR + 1 + 1)
 
 
 def test_ttl_spares_an_item_for_two_days_after_its_last_slot(one: Process) -> None:

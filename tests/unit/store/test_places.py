@@ -14,9 +14,9 @@ from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, RefusalReason
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
-from tests.support import LOCK, FakeClock, acquire, owner, release
+from tests.support import LOCK, FakeClock, acquire, owner
 from tests.support.faulty_table import FaultyTable, lose, meanwhile
-from tests.support.store_bench import OTHER_RUN, RUN, Bench
+from tests.support.store_bench import RUN, Bench
 
 WAITER = "WAITER#"
 LONG_AGO = 1_577_836_800_000
@@ -198,48 +198,3 @@ def test_even_if_it_asks_in_the_moment_in_which_that_is_noted(leaving_bench: Ben
     leaving_bench.release("holder", over=client)
     assert client.calls == ["update_item", "query", "transact_write_items", "update_item"]
     assert not is_free_after_its_lease(leaving_bench)
-
-
-# What a guard that skips a busy lock asks the store for: one try, and then to give up.
-
-TRY = acquire("ben", execution_arn=RUN)
-GIVE_UP = release("ben", execution_arn=RUN, waits=True)
-
-
-@pytest.fixture
-def busy_bench(clock: FakeClock) -> Bench:
-    """Ada, another workflow, holds the lock."""
-    busy_bench = Bench(MemoryTable(), clock)
-    busy_bench.ask("ada", execution_arn=OTHER_RUN, limit=2)
-    return busy_bench
-
-
-def test_it_takes_seven_requests_and_leaves_no_waiter(busy_bench: Bench) -> None:
-    """Its claim, one try, and five to give up."""
-    client, store = busy_bench.counting()
-    refused = store.acquire(TRY)
-    assert (getattr(refused, "reason", None), len(client.calls)) == (RefusalReason.HELD, 2)
-    store.release(GIVE_UP)
-    assert (len(client.calls), busy_bench.waiters(), busy_bench.holders()) == (7, [], ["ada"])
-
-
-def test_a_lock_that_others_wait_for_is_busy_though_it_has_room(busy_bench: Bench) -> None:
-    busy_bench.wait("carl", execution_arn=OTHER_RUN)  # a limit of one
-    busy_bench.refuse("ben", execution_arn=RUN, limit=2)
-    assert busy_bench.waiters() == ["carl"]
-
-
-@pytest.mark.parametrize("given_up", [True, False], ids=["given up", "the control"])
-def test_a_call_that_lands_after_its_repetition_was_refused_takes_nothing(
-    busy_bench: Bench, *, given_up: bool
-) -> None:
-    """The first call is delayed between its claim and its try."""
-
-    def others_act() -> None:
-        busy_bench.refuse("ben", execution_arn=RUN)
-        busy_bench.release("ada", execution_arn=OTHER_RUN)
-        if given_up:
-            busy_bench.store().release(GIVE_UP)
-
-    busy_bench.store(meanwhile(2, others_act)).acquire(TRY)
-    assert busy_bench.holders() == ([] if given_up else ["ben"])

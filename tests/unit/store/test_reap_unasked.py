@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -140,25 +140,6 @@ def test_a_claim_that_was_written_late_by_another_execution_is_not_taken_for_its
     assert not is_of_a_run_that_ended(replace(claimed, written_at_ms=100_001), **over)
 
 
-def test_the_old_event_of_a_name_that_is_used_again_frees_nothing_of_the_new_execution(
-    bench: Bench,
-) -> None:
-    """An execution fails; 90 days later its name is used again, and the new one holds a lock."""
-    claim(bench)
-    ended_at_ms = bench.clock.now_ms
-    bench.clock.advance(1)
-    told(bench)
-    bench.clock.advance(90 * A_DAY_SECONDS)
-    bench.executions[RUN] = Execution(Liveness.RUNNING)
-    bench.ask("zita", lock_name="zita", execution_arn=RUN, redrives=0)
-    bench.clock.advance(300)
-    for second in (False, True):
-        old = ExecutionEnded(execution_arn=RUN, ended_at_ms=ended_at_ms, second_pass=second)
-        with suppress(AskedTooEarly):
-            bench.store().reap(old)
-    assert is_held(bench, "zita")
-
-
 # 100,000 executions end together: what each end costs, counted, and what docs/protocol.md says.
 
 ENDS = 100_000
@@ -171,22 +152,19 @@ NEW_TABLE_WRITE_UNITS = 4_000
 DOCUMENT = (ROOT / "docs" / "protocol.md").read_text()
 
 
-def counted(clock: FakeClock, *, second: bool) -> tuple[list[str], int, int]:
-    """The requests of one pass over one lock, its write units, and the questions to engines."""
+def counted(clock: FakeClock) -> Iterator[tuple[list[str], int, int]]:
+    """Of each pass over one lock: its requests, its write units, and its questions to engines."""
     table: Any = MeteredTable()
     bench = Bench(table, clock)
     bench.executions[RUN] = Execution(Liveness.UNKNOWN)
     bench.ask("anna", execution_arn=RUN, redrives=0)
     clock.advance(1)
     ended = ExecutionEnded(execution_arn=RUN, ended_at_ms=clock.now_ms)
-    for is_second in (False, True) if second else (False,):
-        clock.advance(SECOND_PASS_SECONDS if is_second else 0)
+    for order in (ended, replace(ended, second_pass=True)):
         client, table.write_units = FaultyTable(table), 0
-        order = ExecutionEnded(
-            execution_arn=RUN, ended_at_ms=ended.ended_at_ms, second_pass=is_second
-        )
         assert bench.store(client).reap(order).complete
-    return client.calls, table.write_units, len(bench.workflows.described)
+        yield client.calls, table.write_units, len(bench.workflows.described)
+        clock.advance(SECOND_PASS_SECONDS)
 
 
 def row(first_cell: str) -> list[str]:
@@ -194,35 +172,27 @@ def row(first_cell: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_the_requests_and_units_of_each_pass_are_those_of_the_document(clock: FakeClock) -> None:
-    told = re.search(
-        r"each pass takes (\d+) requests to DynamoDB, (\d+) write units and (\d+) calls", DOCUMENT
-    )
-    assert told is not None
-    for second in (False, True):
-        calls, units, asked = counted(clock, second=second)
-        assert [int(text) for text in told.groups()] == [len(calls), units, asked]
+def figures(sentence: str) -> list[int]:
+    found = re.search(sentence, DOCUMENT.replace("\n", " "))
+    assert found is not None
+    return [int(text) for text in found.groups()]
 
 
-def test_how_long_the_document_says_it_takes_follows_from_them(clock: FakeClock) -> None:
-    passes = [counted(clock, second=second) for second in (False, True)]
-    requests = sum(len(calls) for calls, _, _ in passes)
-    units = sum(units for _, units, _ in passes)
+def test_what_the_document_says_of_many_ends_follows_from_what_each_takes(
+    clock: FakeClock,
+) -> None:
+    """A second, all functions are busy with first passes, or with second ones."""
+    passes = [(len(calls), units, asked) for calls, units, asked in counted(clock)]
+    of_each = r"each pass takes (\d+) requests to DynamoDB, (\d+) write units and (\d+) calls"
+    assert passes == [tuple(figures(of_each))] * 2
+    requests, units, _ = map(sum, zip(*passes, strict=True))
     by_functions = ENDS * requests * SECONDS_A_REQUEST / CONCURRENCY
     by_a_new_table = ENDS * units / NEW_TABLE_WRITE_UNITS
-    told = re.search(
-        r"the functions take (\d+) s .* a new table takes (\d+) s", DOCUMENT.replace("\n", " ")
-    )
-    assert told is not None
-    assert [int(text) for text in told.groups()] == [round(by_functions), round(by_a_new_table)]
-
-
-def test_the_requests_a_second_of_the_document_follow_from_them(clock: FakeClock) -> None:
-    """All functions are busy: with first passes, or with second ones."""
+    times = figures(r"the functions take (\d+) s .* a new table takes (\d+) s")
+    assert times == [round(by_functions), round(by_a_new_table)]
     a_second = CONCURRENCY / SECONDS_A_REQUEST
-    passes = [counted(clock, second=second) for second in (False, True)]
-    busiest = max(a_second * units / len(calls) for calls, units, _ in passes)
-    served = max(a_second / len(calls) for calls, _, _ in passes)
+    busiest = max(a_second * units / calls for calls, units, _ in passes)
+    served = max(a_second / calls for calls, _, _ in passes)
     assert row("DynamoDB, write units")[1] == f"{busiest:,.0f}"
     assert row("EventBridge, deliveries to the queue")[1] == f"{round(ENDS / 60, -2):,.0f}"
     assert row("SQS")[1] == f"{served / BATCH:,.0f} batches received, {served:,.0f} messages sent"

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from fairlock.errors import InvalidRequest
-from fairlock.protocol.outcomes import Queued
 from fairlock.store.context import MixedLimits
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.wire.rules import DEFAULT_READERS
@@ -22,21 +21,6 @@ READER: dict[str, Any] = {"shared": True, "limit": DEFAULT_READERS}
 def readers(bench: Bench, *names: str) -> None:
     for name in names:
         bench.grant(name, **READER)
-
-
-def test_a_writer_that_waits_stops_newcomers_and_holds_when_those_inside_have_left(
-    bench: Bench,
-) -> None:
-    """However many readers keep coming: it waits for those inside, and for no one else."""
-    readers(bench, "anna", "ben")
-    assert isinstance(bench.wait("writer"), Queued)
-    for name in ("carl", "dora", "emil"):
-        assert isinstance(bench.wait(name, **READER), Queued)
-        bench.refuse(f"impatient {name}", **READER)
-    bench.release("anna")
-    assert bench.holders() == ["ben"]
-    bench.release("ben")
-    assert bench.holders() == ["writer"]
 
 
 def test_when_the_writer_leaves_all_readers_up_to_the_next_writer_come_in(bench: Bench) -> None:
