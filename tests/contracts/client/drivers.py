@@ -31,27 +31,16 @@ Coroutines = Callable[..., Coroutine[Any, Any, Any]]
 
 
 class WrongClock:
-    """A process's own clock beside the true one.
+    """A process's own clock: its wall clock is so many seconds ahead of the true one."""
 
-    Attributes:
-        skew: by how many seconds its wall clock is ahead.
-        stood_still: for how many seconds the machine stood still, and none of its clocks noticed.
-        rate: how fast its monotonic clock runs.
-    """
-
-    def __init__(self, true: Any, *, skew: float = 0, rate: float = 1) -> None:  # noqa: ANN401 - of either kind
+    def __init__(self, true: Any, skew: float) -> None:  # noqa: ANN401 - of either kind
         self._true = true
-        self.skew = skew
-        self.rate = rate
-        self.stood_still = 0.0
+        self._skew = skew
 
     def wall_ms(self) -> int:
-        return int(self._true.wall_ms()) + round((self.skew - self.stood_still) * 1000)
+        return int(self._true.wall_ms()) + round(self._skew * 1000)
 
-    def monotonic(self) -> float:
-        return float(self._true.monotonic() - self.stood_still) * self.rate
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - waiting is as with the true clock
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is as with the true clock
         return getattr(self._true, name)
 
     @property
@@ -109,10 +98,9 @@ class World:
         self.clients.append(client)
         return client
 
-    def with_clock(self, *, skew: float = 0, rate: float = 1, **settings: Any) -> Any:  # noqa: ANN401 - of either kind
-        """A client of a process whose own clock is wrong."""
-        clock = WrongClock(self.clock, skew=skew, rate=rate)
-        return self.another(clock=clock, **settings)
+    def with_clock(self, skew: float, **settings: Any) -> Any:  # noqa: ANN401 - of either kind
+        """A client of a process whose own wall clock is so many seconds ahead."""
+        return self.another(clock=WrongClock(self.clock, skew), **settings)
 
     @cached_property
     def locks(self) -> Any:  # noqa: ANN401 - same

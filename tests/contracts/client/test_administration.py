@@ -175,7 +175,9 @@ async def test_an_outage_is_no_answer(world: World) -> None:
     calls: list[Callable[[], object]] = [
         lambda: force(olga, lock),
         lambda: olga.release("a", lock.owner_id),
+        lambda: olga.adopt("a", lock.owner_id),
         lambda: olga.describe("a"),
+        lambda: olga.pace("vendor", rate=(10, 60), max_wait=0),
         lambda: world.list(olga),
     ]
     for outage, error in (
@@ -187,7 +189,7 @@ async def test_an_outage_is_no_answer(world: World) -> None:
             with pytest.raises(error):
                 await done(call())
     world.table.outage = None
-    await done(lock.heartbeat())
+    await done((await done(olga.adopt("a", lock.owner_id))).heartbeat())
 
 
 async def test_a_lock_that_someone_has_changed_is_logged_and_left_out(

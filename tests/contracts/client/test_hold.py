@@ -149,6 +149,15 @@ async def test_a_lock_may_be_renewed_and_released_after_its_client_was_closed(
     assert world.table.state("a").held == 0
 
 
+async def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed(
+    world: World,
+) -> None:
+    lock = await done(world.client().acquire("a"))
+    await done(world.clients[0].close())
+    assert await done(lock.lost.wait())
+    assert OWN <= world.now() < OWN + 1
+
+
 async def test_a_safe_period_of_the_other_meaning_is_logged(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

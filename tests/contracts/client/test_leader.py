@@ -85,13 +85,6 @@ async def test_the_next_one_leads_as_soon_as_the_work_has_ended_however_long_it_
     assert seconds <= await led(world) <= seconds + 60
 
 
-async def test_a_leader_that_died_is_replaced_after_its_lease(world: World) -> None:
-    dead = world.another()
-    await done(dead.acquire("a", lease=LEASE))
-    await done(dead.close())
-    assert LEASE <= await led(world) <= LEASE + 5
-
-
 async def test_work_is_told_a_third_of_the_lease_before_its_end_and_called_again(
     world: World,
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fairlock import InvalidRequest, Lock, LockLost
+from fairlock import Lock, LockLost
 from tests.contracts.client.drivers import Told, World, done, inside
 
 HOLD = 600
@@ -209,19 +209,6 @@ async def test_an_inner_block_is_ended_by_the_max_hold_of_the_outer_one(world: W
         async with inside(world.locks.hold("a", max_hold=HOLD)):
             await work()
     assert left == [pytest.approx(100)]
-
-
-@pytest.mark.parametrize("outer", [None, 900])
-async def test_an_inner_block_may_not_have_a_max_hold_of_its_own(
-    world: World, outer: float | None
-) -> None:
-    rule = "max_hold: must be left out, or be that of the outer block"
-    async with inside(world.locks.hold("a", max_hold=outer)):
-        sent = len(world.table.requests)
-        with pytest.raises(InvalidRequest, match=rule):
-            async with inside(world.locks.hold("a", reentrant=True, max_hold=HOLD)):
-                pytest.fail("it began")
-        assert len(world.table.requests) == sent
 
 
 async def test_each_of_several_locks_ends_with_its_own_max_hold(world: World) -> None:

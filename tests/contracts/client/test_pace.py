@@ -50,12 +50,6 @@ async def test_the_wait_is_that_of_the_client_unless_the_call_says_otherwise(wor
         await done(locks.pace(**VENDOR))
 
 
-async def test_an_outage_is_no_refusal(world: World) -> None:
-    world.table.is_down = True
-    with pytest.raises(LockStoreUnavailable):
-        await done(world.locks.pace(**VENDOR, max_wait=0))
-
-
 async def test_a_refusal_that_no_repeat_makes_certain_is_an_unknown_outcome_at_once(
     world: World,
 ) -> None:

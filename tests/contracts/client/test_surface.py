@@ -22,13 +22,6 @@ from tests.support.faulty_table import WRITES, unknown_outcomes
 from tests.unit.client.doubles import Hook
 
 
-async def test_acquire_heartbeat_and_release_are_one_request_each(world: World) -> None:
-    lock = await done(world.client().acquire("orders/7"))
-    await done(lock.heartbeat())
-    assert await done(lock.release()) is True
-    assert world.table.requests == ["update_item"] * 3
-
-
 async def test_a_lock_tells_what_was_granted_and_what_a_heartbeat_changed(world: World) -> None:
     block = world.client().hold("a", lease=20, data={"job": 7}, owner_name="anna's report")
     async with inside(block) as lock:
@@ -46,10 +39,13 @@ async def test_a_lock_tells_what_was_granted_and_what_a_heartbeat_changed(world:
         assert (holder.data, holder.lease_ms) == ('{"job":8}', 40_000)
 
 
-async def test_a_released_lock_is_not_held_and_not_lost(world: World) -> None:
+async def test_each_call_is_one_request_and_a_released_lock_is_not_held_and_not_lost(
+    world: World,
+) -> None:
     lock = await done(world.client().acquire("a"))
+    await done(lock.heartbeat())
     assert [await done(lock.release()), await done(lock.release())] == [True, True]
-    assert world.table.requests == ["update_item"] * 2
+    assert world.table.requests == ["update_item"] * 3
     assert (lock.remaining, lock.lost.is_set()) == (0, False)
     with pytest.raises(LockLost, match="released"):
         lock.check()
@@ -105,12 +101,6 @@ async def test_closing_the_client_ends_its_waits(world: World) -> None:
             await done(ben.acquire("a", max_wait=60))
         assert world.now() - began == pytest.approx(5, abs=1)
         assert world.table.memory.waiters("a") == []
-
-
-async def test_a_semaphore_lets_as_many_in_as_it_has_permits(world: World) -> None:
-    locks = world.client()
-    got = [await done(locks.try_acquire("db", limit=3)) for _ in range(5)]
-    assert [lock is not None for lock in got] == [True, True, True, False, False]
 
 
 UNKNOWN = unknown_outcomes()
@@ -285,7 +275,7 @@ async def test_a_block_inside_a_block_has_no_other_version_than_that(
 async def test_by_time_counts_the_time_of_aws_and_not_that_of_the_machine(
     world: World, skew: float
 ) -> None:
-    lock = await done(world.with_clock(skew=skew).acquire("a", only_newest=True))
+    lock = await done(world.with_clock(skew).acquire("a", only_newest=True))
     assert world.table.requests[0] == "get_item"  # AWS's time
     await done(lock.release())
     newest = world.table.state("a").newest

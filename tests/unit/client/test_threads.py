@@ -131,16 +131,6 @@ def test_a_callback_that_wants_to_end_the_process_is_logged(
     assert "SystemExit" in caplog.text
 
 
-def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed() -> None:
-    locks = LockClient("locks", client=Table(), lease=1)
-    lock = locks.acquire("a")
-    waiter = threading.Thread(target=lock.lost.wait, daemon=True)
-    waiter.start()
-    locks.close()
-    waiter.join(30)
-    assert not waiter.is_alive()
-
-
 def test_a_write_that_is_refused_because_of_our_own_release_is_no_loss() -> None:
     """The release overtakes the write, and its answer is on its way until that is refused."""
     table, told = Table(), list[Lock]()

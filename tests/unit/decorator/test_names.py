@@ -15,8 +15,8 @@ from uuid import UUID
 import pytest
 
 from fairlock import InvalidRequest, LockClient, locked
+from tests.support import LambdaContextStub
 from tests.unit.client.doubles import Table
-from tests.unit.decorator.conftest import Context
 
 
 @dataclass
@@ -226,7 +226,7 @@ def test_a_name_that_other_programs_have_too_is_refused(locks: LockClient) -> No
 
     handle_locked = locked(client=locks)(handler)
     with pytest.raises(InvalidRequest, match="name: must be given for a Lambda handler"):
-        handle_locked({}, Context(30))
+        handle_locked({}, LambdaContextStub())
     handler.__module__ = "__main__"
     with pytest.raises(InvalidRequest, match="name: must be given for a function of the program"):
         locked(handler)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aws_durable_execution_sdk_python import DurableContext
 from aws_durable_execution_sdk_python.config import Duration
+from aws_durable_execution_sdk_python.exceptions import ExecutionError
 
 from fairlock.durable import DurableLock, hold
 from fairlock.durable.holding import options_of
@@ -87,12 +88,20 @@ def test_uncontended_acquire_and_release_are_one_call_each() -> None:
     assert service.called() == ["acquire", "release"]
 
 
-def test_an_error_of_the_work_leaves_by_its_own_name_after_the_release() -> None:
+@pytest.mark.parametrize("error", [ValueError("boom"), ExecutionError("boom")], ids=repr)
+def test_an_error_of_the_work_leaves_after_the_release_and_one_of_the_sdk_without(
+    error: Exception,
+) -> None:
+    """An error of the SDK ends the execution, and that end frees the lock."""
     service = Service()
-    kind, message = error_of(holding(service, lambda *_: int("boom")), service)
-    assert kind.endswith("ValueError")
-    assert "boom" in message
-    assert service.state(LOCK).held == 0
+
+    def work(*_: object) -> None:
+        raise error
+
+    kind, message = error_of(holding(service, work), service)
+    assert (kind.rpartition(".")[2], message) == (type(error).__name__, "boom")
+    is_released = isinstance(error, ValueError)
+    assert service.called() == ["acquire", "release"][: 1 + is_released]
 
 
 def test_max_wait_holds_to_two_seconds_and_the_queue_is_left() -> None:
