@@ -28,7 +28,6 @@ OTHERS: Final = WITHIN_A_SUITE.index(())
 WITHOUT_COVERAGE: Final = (
     "unit/aio/test_embedded.py",
     "unit/cli/test_commands.py",
-    "unit/client/test_contention.py",
     "unit/client/test_interrupts.py",
     "unit/client/test_leader.py",
     "unit/client/test_resources.py",

@@ -99,60 +99,40 @@ def test_no_answer_is_an_unknown_outcome_and_no_table_a_defect(
         asyncio.run(acquire(TABLE))
 
 
-EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:machine:gone"
-
-
-@pytest.mark.parametrize(("endpoint", "is_told"), [(None, True), ("http://127.0.0.1:9", False)])
-def test_a_workflow_that_waits_is_told_of_its_grant_through_aiobotocore(
-    endpoint: str | None,
-    is_told: bool,  # noqa: FBT001 - a parameter of the test
-    aws: LocalAws,
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("endpoint", [None, "http://127.0.0.1:9"], ids=["", "unreachable"])
+def test_workflows_are_told_and_asked_through_aiobotocore(
+    endpoint: str | None, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its token is none, which is an answer; without a connection no one knows."""
+    """A token and an execution of this account that Step Functions does not know are answers.
+
+    Without a connection no one knows, and the lock of the workflow is not taken.
+    """
     if endpoint is not None:
         monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", endpoint)
     events: list[Event] = []
     monkeypatch.setattr("fairlock.client.connection.log_event", events.append)
-    name = f"pushed-{is_told}"
-
-    async def release_to_a_workflow() -> None:
-        async with AsyncLockClient(TABLE) as locks, locks.hold(name):
-            queued = store_over(aws.client("dynamodb"), now(), table=TABLE).acquire(
-                acquire("workflow", lock_name=name, waits=True, task_token="no such token")
-            )
-            assert isinstance(queued, Queued)
-
-    asyncio.run(release_to_a_workflow())
-    assert [PushUnknown(lock_name=name)] * (not is_told) == [
-        event for event in events if isinstance(event, PushUnknown)
-    ]
-    assert [event.owner_name for event in events if isinstance(event, HandedOver)] == ["workflow"]
-
-
-@pytest.mark.parametrize(("endpoint", "is_free"), [(None, True), ("http://127.0.0.1:9", False)])
-def test_the_lock_of_a_workflow_is_taken_exactly_if_step_functions_says_that_it_is_over(
-    endpoint: str | None,
-    is_free: bool,  # noqa: FBT001 - a parameter of the test
-    aws: LocalAws,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if endpoint is not None:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", endpoint)
-    # No execution is over because another account does not know it.
     account = aws.client("sts").get_caller_identity()["Account"]
-    execution = EXECUTION.replace(EXECUTION.split(":")[4], account)
-    name = f"over-{is_free}"
+    execution = f"arn:aws:states:us-east-1:{account}:execution:machine:gone"
+    waits, over = f"waits {endpoint}", f"over {endpoint}"
     long_ago = FakeClock(now().now_ms - 3_600_000)
     store_over(aws.client("dynamodb"), long_ago, table=TABLE).acquire(
-        acquire("workflow", lock_name=name, execution_arn=execution)
+        acquire("workflow", lock_name=over, execution_arn=execution)
     )
 
-    async def try_it() -> bool:
+    async def release_to_one_and_take_from_the_other() -> bool:
         async with AsyncLockClient(TABLE) as locks:
-            return await locks.try_acquire(name) is not None
+            async with locks.hold(waits):
+                queued = store_over(aws.client("dynamodb"), now(), table=TABLE).acquire(
+                    acquire("workflow", lock_name=waits, waits=True, task_token="no such token")
+                )
+                assert isinstance(queued, Queued)
+            return await locks.try_acquire(over) is not None
 
-    assert asyncio.run(try_it()) is is_free
+    is_known = endpoint is None
+    assert asyncio.run(release_to_one_and_take_from_the_other()) is is_known
+    assert [event.owner_name for event in events if isinstance(event, HandedOver)] == ["workflow"]
+    unknown = [event for event in events if isinstance(event, PushUnknown)]
+    assert unknown == [PushUnknown(lock_name=waits)] * (not is_known)
 
 
 def now() -> FakeClock:

@@ -262,15 +262,6 @@ def test_a_listener_that_raises_delays_no_heartbeat(clock: ManualClock) -> None:
     assert len(told) == 1
 
 
-def test_a_lock_that_was_taken_out_has_no_further_heartbeat(clock: ManualClock) -> None:
-    schedule = schedule_of(clock, 30, most_at_once=0)
-    clock.advance(10)
-    assert schedule.due(clock.monotonic()) == []
-    schedule.remove(schedule.handles()[0])
-    schedule.most_at_once = 1
-    assert (schedule.due(clock.monotonic()), schedule.handles()) == ([], [])
-
-
 def test_locks_that_come_and_go_leave_no_entries_behind(clock: ManualClock) -> None:
     schedule = schedule_of(clock, 30)
     handle = handle_of(clock)

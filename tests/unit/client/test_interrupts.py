@@ -157,8 +157,7 @@ def test_what_is_free_or_over_is_not_remembered(
 def moments_that_leave_the_lock(
     near: Near,
     use: Callable[[LockClient], object],
-    *,
-    within: str = OUR_CODE,
+    within: str,
 ) -> list[int]:
     """Interrupts a use of a lock; after some moments only its client knows of it."""
 
@@ -178,22 +177,24 @@ def hold(locks: LockClient) -> None:
         pass
 
 
-@pytest.mark.parametrize("use", [hold, lambda locks: locks.acquire("a")], ids=["hold", "acquire"])
-def test_an_interrupt_at_any_moment_of_hold_and_acquire_leaves_no_lock(
-    near: Near, use: Callable[[LockClient], None]
+def call(locks: LockClient) -> None:
+    locked("a", client=locks)(lambda: None)()
+
+
+@pytest.mark.parametrize(
+    ("use", "within", "most_left"),
+    [
+        (hold, OUR_CODE, RETURNS_OF_THE_LOCK),
+        (lambda locks: locks.acquire("a"), OUR_CODE, RETURNS_OF_THE_LOCK),
+        (call, "fairlock/decorator/", 0),
+        (call, "contextlib", 0),
+    ],
+    ids=["hold", "acquire", "locked", "locked, in contextlib"],
+)
+def test_an_interrupt_at_any_moment_of_a_use_leaves_no_lock(
+    near: Near, use: Callable[[LockClient], object], within: str, most_left: int
 ) -> None:
-    left = moments_that_leave_the_lock(near, use)
-    assert len(left) <= RETURNS_OF_THE_LOCK
-
-
-@pytest.mark.parametrize("within", ["fairlock/decorator/", "contextlib"])
-def test_an_interrupt_at_any_moment_of_a_locked_function_leaves_no_lock(
-    near: Near, within: str
-) -> None:
-    def call(locks: LockClient) -> None:
-        locked("a", client=locks)(lambda: None)()
-
-    assert moments_that_leave_the_lock(near, call, within=within) == []
+    assert len(moments_that_leave_the_lock(near, use, within)) <= most_left
 
 
 def test_an_interrupt_at_any_moment_of_the_start_of_threads_leaves_a_client_that_renews() -> None:

@@ -78,24 +78,15 @@ def is_rung(waiter: LocalWaiter) -> bool:
 def test_the_waiter_that_holds_now_is_woken_with_its_grant_and_no_other(
     waiters: LocalWaiters, me: LocalWaiter
 ) -> None:
+    """Its grant counts from the request that showed it."""
     other = waiters.add(NAME, OTHER)
+    waiters.note(NAME, held_by("one-more", 6), 2.5)
     waiters.note(NAME, held_by(OTHER, 7), 3.0)
     assert (is_rung(me), is_rung(other)) == (False, True)
     told = other.take_grant()
     assert told is not None
-    assert told.fencing_token == 7
-    assert told.repeated
+    assert (told.fencing_token, told.repeated, told.since) == (7, True, 3.0)
     assert (me.take_grant(), other.take_grant()) == (None, None)
-
-
-def test_a_grant_counts_from_the_request_that_showed_it(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
-    waiters.note(NAME, held_by(OTHER, 6), 2.5)
-    waiters.note(NAME, held_by(ME, 7), 9.0)
-    told = me.take_grant()
-    assert told is not None
-    assert told.since == 9.0
 
 
 def test_a_grant_that_was_seen_to_be_lost_is_no_news(
@@ -135,28 +126,22 @@ def test_a_lock_that_this_client_has_lost_is_not_its_to_hand_over(
     assert not me.queue.is_held_by_this_client()
 
 
+HELD_FOR: dict[str, list[tuple[int, float, float]]] = {
+    # Of several grants the first holder may have held for far longer.
+    "a grant": [(10, 1.0, 0), (10, 2.0, 0), (11, 3.0, 2.0), (11, 4.0, 2.0), (15, 5.5, 0.5)],
+    # A waiter that polled too late would make all others poll later still.
+    "a longer time, slowly": [(1, 0.0, 0), (2, 1.0, 1.0), (3, 11.0, 1.25), (4, 11.5, 0.5)],
+}
+
+
+@pytest.mark.parametrize("what", HELD_FOR)
 def test_the_time_of_a_grant_is_the_time_for_which_the_last_holder_held(
-    waiters: LocalWaiters, me: LocalWaiter
+    waiters: LocalWaiters, me: LocalWaiter, what: str
 ) -> None:
-    """Of several grants the first holder may have held for far longer."""
-    queue = me.queue
-    seen = []
-    for token, sent in ((10, 1.0), (10, 2.0), (11, 3.0), (11, 4.0), (15, 5.5)):
+    for token, sent, seconds in HELD_FOR[what]:
         waiters.note(NAME, held_by(OTHER, token), sent)
-        seen.append(queue.seconds_per_grant)
-    assert seen == [0, 0, 2.0, 2.0, 0.5]
-    assert (queue.changed_at, queue.seen_at) == (5.5, 5.5)
-
-
-def test_a_longer_time_is_believed_slowly_and_a_shorter_one_at_once(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
-    """A waiter that polled too late would make all others poll later still."""
-    for token, sent in ((1, 0.0), (2, 1.0), (3, 11.0)):
-        waiters.note(NAME, held_by(OTHER, token), sent)
-    assert me.queue.seconds_per_grant == 1.25
-    waiters.note(NAME, held_by(OTHER, 4), 11.5)
-    assert me.queue.seconds_per_grant == 0.5
+        assert me.queue.seconds_per_grant == seconds
+    assert me.queue.changed_at == me.queue.seen_at == sent
 
 
 def test_the_oldest_waiters_are_known_for_a_second_and_until_the_next_grant(

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlock import InvalidRequest, LockClient, LockWaitTimeout, composite_name
+from fairlock import InvalidRequest, LockWaitTimeout, composite_name
 from fairlock.testing import FakeLockClient
 from tests.unit.client.conftest import Near
 
@@ -62,6 +62,10 @@ BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "best effort": ({"best_effort_release": "x"}, "best_effort_release"),
     "an owner name": ({"owner_name": "a\nb"}, "owner_name"),
     "a hook that cannot be called": ({"on_event": 7}, "on_event"),
+    **{
+        f"{name!r} for a table": ({"table_name": name}, "table_name")
+        for name in ("", "my locks", None, 7)
+    },
 }
 
 
@@ -71,13 +75,6 @@ def test_bad_settings_are_refused_by_name(near: Near, what: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         near.client(**settings)
     assert refused.value.field == field
-
-
-@pytest.mark.parametrize("name", ["", "my locks", None, 7])
-def test_what_is_no_table_name_is_refused(name: Any, near: Near) -> None:  # noqa: ANN401 - anything
-    with pytest.raises(InvalidRequest) as refused:
-        LockClient(name, client=near.table)
-    assert refused.value.field == "table_name"
 
 
 @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
