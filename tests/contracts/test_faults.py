@@ -95,9 +95,7 @@ def test_a_defect_of_the_set_up_names_the_table_and_what_to_do(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", [*STORE, "guarded write", "guarded write with release"])
-def test_a_repeat_that_is_refused_leaves_the_outcome_of_the_first_sending_unknown(
-    name: str,
-) -> None:
+def test_a_refused_repeat_leaves_the_outcome_of_the_first_sending_unknown(name: str) -> None:
     """The reply to the first sending got lost, and the credentials are over at the second."""
     error = client_error("ExpiredTokenException")
     assert error.response["ResponseMetadata"]["RetryAttempts"] == 2

@@ -45,9 +45,7 @@ async def force(olga: Any, lock: Any, **more: Any) -> None:  # noqa: ANN401 - of
     await done(olga.force_release("a", **given))
 
 
-async def test_what_a_client_describes_and_lists_is_the_lock_that_another_holds(
-    world: World,
-) -> None:
+async def test_describe_and_list_show_the_lock_that_another_holds(world: World) -> None:
     lock, olga = await anna_and_olga(world)
     found = await described(olga)
     assert world.table.requests == ["query", "get_item"]
@@ -72,7 +70,7 @@ USES: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("use", USES)
-async def test_a_forced_release_ends_what_the_holder_relies_on_at_its_next_request(
+async def test_a_forced_release_is_a_loss_at_the_holders_next_request(
     world: World, use: str
 ) -> None:
     lock, olga = await anna_and_olga(world)
@@ -129,9 +127,7 @@ async def test_a_holder_that_changed_is_a_typed_error_and_nothing_is_written(wor
     assert world.table.memory.items == before
 
 
-async def test_an_owner_id_is_enough_to_release_with_one_request_that_may_be_repeated(
-    world: World,
-) -> None:
+async def test_an_owner_id_is_enough_to_release_and_that_may_be_repeated(world: World) -> None:
     lock, olga = await anna_and_olga(world)
     assert await done(olga.release("a", lock.owner_id)) is True
     assert world.table.requests == ["update_item"]
@@ -152,9 +148,7 @@ async def test_a_release_by_owner_id_hands_over_to_who_waits(world: World) -> No
 
 
 @pytest.mark.parametrize("by_force", [True, False])
-async def test_a_release_whose_reply_is_lost_is_repeated_and_answered(
-    world: World, *, by_force: bool
-) -> None:
+async def test_a_release_with_a_lost_reply_is_repeated(world: World, *, by_force: bool) -> None:
     lock, olga = await anna_and_olga(world)
     losses = iter([True, True, True])
 
@@ -244,9 +238,7 @@ async def test_a_paused_lock_says_by_whom_and_why_to_those_who_ask_and_wait(
 
 
 @pytest.mark.parametrize("world", [Tasks], indirect=True)
-async def test_after_a_pause_of_a_minute_all_who_wait_get_the_lock_in_their_order(
-    world: World,
-) -> None:
+async def test_after_a_pause_all_who_wait_get_the_lock_in_their_order(world: World) -> None:
     """By polls: a workflow is told by a message."""
     granted: list[tuple[int, str]] = []
 

@@ -85,9 +85,7 @@ async def test_a_loss_is_told_to_the_one_who_adopted(world: World) -> None:
 
 
 @pytest.mark.parametrize("before", ["no one ever held", "released", "between"])
-async def test_what_is_not_held_is_refused_and_nothing_is_written(
-    world: World, before: str
-) -> None:
+async def test_what_is_not_held_is_refused_without_a_write(world: World, before: str) -> None:
     store = world.store()
     release = ReleaseRequest(lock_name="a", owner_id=owner("anna"))
     if before != "no one ever held":

@@ -118,9 +118,7 @@ async def test_a_waiter_replaces_a_dead_holder_its_lease_and_at_most_5_s_after_i
     assert (holder.revision > 1) is (lived_seconds > 0 or dead != 0)
 
 
-async def test_a_single_try_replaces_a_dead_holder_from_the_date_that_shows_its_end(
-    world: World,
-) -> None:
+async def test_a_single_try_replaces_a_dead_holder_once_a_date_shows_its_end(world: World) -> None:
     await crash(world.another())
     ben = world.another("ben")
     await world.sleep(61.999)
@@ -130,9 +128,7 @@ async def test_a_single_try_replaces_a_dead_holder_from_the_date_that_shows_its_
 
 
 @pytest.mark.parametrize("renews", [True, False])
-async def test_a_renewal_between_the_last_look_and_the_takeover_wins(
-    world: World, *, renews: bool
-) -> None:
+async def test_a_renewal_between_look_and_takeover_wins(world: World, *, renews: bool) -> None:
     direct = world.store()
     direct.acquire(acquire("anna", lock_name="a"))
     ben = world.another("ben")

@@ -42,9 +42,7 @@ async def test_a_lost_reply_is_no_lost_lock(world: World) -> None:
     assert told.what == []
 
 
-async def test_each_outage_longer_than_the_safe_period_is_a_danger_and_no_loss(
-    world: World,
-) -> None:
+async def test_each_outage_beyond_the_safe_period_is_a_danger_and_no_loss(world: World) -> None:
     told = Told(world)
     async with inside(world.client().hold("a", **told.callbacks())) as lock:
         for _ in range(2):
@@ -158,9 +156,7 @@ async def test_after_the_release_no_heartbeat_is_sent(world: World) -> None:
     assert world.table.requests == []
 
 
-async def test_a_heartbeat_of_ones_own_that_is_unknown_counts_its_shorter_lease(
-    world: World,
-) -> None:
+async def test_an_unknown_heartbeat_of_ones_own_counts_its_shorter_lease(world: World) -> None:
     """It may have been written."""
     lock = await done(world.client().acquire("a"))
     world.table.outage = refusal("InternalServerError")

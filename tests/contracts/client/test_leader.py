@@ -85,9 +85,7 @@ async def test_the_next_one_leads_as_soon_as_the_work_has_ended_however_long_it_
     assert seconds <= await led(world) <= seconds + 60
 
 
-async def test_work_is_told_a_third_of_the_lease_before_its_end_and_called_again(
-    world: World,
-) -> None:
+async def test_work_is_told_a_third_of_the_lease_early_and_called_again(world: World) -> None:
     work = Terms(world, last=3, then=outage(world))
     assert await world.lead(work, lease=LEASE) == "done"
     assert work.left == pytest.approx([SAFE] * 2, abs=1)
@@ -123,9 +121,7 @@ async def test_what_was_said_once_stays_said(world: World) -> None:
     assert heard == [True]
 
 
-async def test_a_leader_that_is_released_by_force_is_told_by_its_next_heartbeat(
-    world: World,
-) -> None:
+async def test_a_leader_released_by_force_is_told_by_its_next_heartbeat(world: World) -> None:
     async def take_away() -> None:
         [holder] = (await done(world.locks.describe("a"))).holders
         await done(world.locks.force_release("a", holder=holder, reason="it hangs"))
@@ -152,9 +148,7 @@ async def give_away(_world: World, _lock: object, stop: Any) -> None:  # noqa: A
 
 
 @pytest.mark.parametrize("end", [lose, fail, give_away])
-async def test_what_ends_a_term_does_not_end_the_leading(
-    world: World, end: Callable[..., Any]
-) -> None:
+async def test_what_ends_a_term_ends_no_leading(world: World, end: Callable[..., Any]) -> None:
     world.locks = world.another("test", best_effort_release=False)
     terms: list[int] = []
 
@@ -189,9 +183,7 @@ async def test_an_error_of_the_work_leaves_lead_and_the_lock_is_free(
     assert world.table.state("a").held == 0
 
 
-async def test_a_release_that_fails_after_work_that_ended_by_itself_is_told(
-    world: World,
-) -> None:
+async def test_a_release_that_fails_after_work_that_ended_by_itself_is_told(world: World) -> None:
     world.locks = world.another("test", best_effort_release=False)
 
     async def work(world: World, _lock: object, _stop: object) -> None:

@@ -56,9 +56,7 @@ async def test_a_function_that_ran_longer_than_its_lease_or_max_hold_was_not_alo
         await done(call(30))
 
 
-async def test_a_function_that_calls_itself_goes_on_under_the_max_hold_of_the_first_call(
-    world: World,
-) -> None:
+async def test_a_function_inside_itself_goes_on_under_the_first_max_hold(world: World) -> None:
     left: list[float] = []
 
     async def count_down(number: int, lock: Any = None) -> None:  # noqa: ANN401 - of either kind
@@ -219,9 +217,7 @@ async def test_a_lease_that_cannot_be_shortened_is_too_long_and_no_worse(
         assert 190 < await done(call({}, Invocation(world, 300))) <= 301 / 0.98 + 0.001
 
 
-async def test_a_handler_enters_its_lock_again_when_less_of_the_invocation_is_left(
-    world: World,
-) -> None:
+async def test_a_handler_enters_its_lock_again_with_less_of_its_time_left(world: World) -> None:
     async def whole(event: object, context: object, *, lock: Any) -> list[float]:  # noqa: ANN401 - same
         await world.sleep(20)
         return [lock.lease, await done(part(event, context))]

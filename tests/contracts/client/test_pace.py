@@ -50,9 +50,7 @@ async def test_the_wait_is_that_of_the_client_unless_the_call_says_otherwise(wor
         await done(locks.pace(**VENDOR))
 
 
-async def test_a_refusal_that_no_repeat_makes_certain_is_an_unknown_outcome_at_once(
-    world: World,
-) -> None:
+async def test_a_refusal_that_no_repeat_makes_sure_is_an_unknown_outcome(world: World) -> None:
     """Another client has reserved since the reply was lost. It would be the same for all hours."""
     await done(world.locks.pace(**VENDOR))
     world.table.loses_replies = True
@@ -67,9 +65,7 @@ async def test_a_refusal_that_no_repeat_makes_certain_is_an_unknown_outcome_at_o
     assert world.now() < 5
 
 
-async def test_in_a_long_outage_a_caller_with_hours_to_wait_asks_twice_a_minute(
-    world: World,
-) -> None:
+async def test_in_an_outage_a_caller_with_hours_to_wait_asks_twice_a_minute(world: World) -> None:
     sent: list[str] = []
     world.table.before = lambda name, _request: sent.append(name)
     world.table.is_down = True

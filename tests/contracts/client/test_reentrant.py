@@ -112,9 +112,7 @@ async def test_a_caller_that_has_as_many_permits_as_may_be_out_is_refused(
             assert await done(third.release())
 
 
-def test_a_generator_that_goes_on_in_another_thread_ends_its_own_block(
-    locks: FakeLockClient,
-) -> None:
+def test_a_generator_resumed_in_another_thread_ends_its_own_block(locks: FakeLockClient) -> None:
     def block() -> Iterator[None]:
         with locks.hold("a"):
             yield
@@ -138,9 +136,7 @@ def test_a_forked_child_is_inside_of_no_block(locks: FakeLockClient) -> None:
         assert len(locks._services.entered.held("a")) == 1  # noqa: SLF001 - in the parent
 
 
-async def test_a_reentrant_block_gets_the_same_lock_and_only_the_outermost_releases(
-    world: World,
-) -> None:
+async def test_reentrant_blocks_get_the_same_lock_and_the_outermost_releases(world: World) -> None:
     async with inside(world.locks.hold("a", reentrant=True)) as outer:
         sent = len(world.table.requests)
         async with (
@@ -167,9 +163,7 @@ OTHER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("field", OTHER)
-async def test_the_inner_options_are_those_of_the_outer_block_or_left_out(
-    field: str, world: World
-) -> None:
+async def test_the_inner_options_are_the_outer_ones_or_left_out(field: str, world: World) -> None:
     outer: dict[str, Any] = {"lease": 60, "data": {"step": 1}, "owner_name": "anna"}
     outer |= {"on_lost": beep, "on_danger": beep}
     async with inside(world.locks.hold("a", **outer)):
@@ -197,9 +191,7 @@ async def test_an_inner_block_tells_of_a_loss_too(world: World) -> None:
 
 
 @pytest.mark.parametrize("world", [Tasks], indirect=True)
-async def test_a_task_that_the_block_starts_waits_and_is_granted_after_the_block(
-    world: World,
-) -> None:
+async def test_a_task_that_the_block_starts_waits_for_the_end_of_the_block(world: World) -> None:
     """It has a copy of the block's context variables, and is another task all the same."""
     async with world.locks.hold("a", reentrant=True) as first:
         child = asyncio.create_task(world.locks.acquire("a"))

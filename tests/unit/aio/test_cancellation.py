@@ -112,9 +112,7 @@ async def test_a_request_that_was_sent_is_not_abandoned_it_might_arrive_late(far
 
 
 @pytest.mark.parametrize("hops", range(12))
-async def test_a_program_that_cancels_all_tasks_does_not_stop_the_cleanup(
-    hops: int, far: Far
-) -> None:
+async def test_a_program_that_cancels_all_tasks_stops_no_cleanup(hops: int, far: Far) -> None:
     """As `asyncio.run` does at its end. A dead waiter would be handed the lock in vain."""
     locks = far.client()
     first = await locks.acquire("a", owner_name="first")
@@ -134,9 +132,7 @@ async def test_a_program_that_cancels_all_tasks_does_not_stop_the_cleanup(
 
 
 @pytest.mark.parametrize("seconds", [3.0, 7.0])
-async def test_a_cancellation_counts_although_it_comes_with_the_next_poll(
-    seconds: float, far: Far
-) -> None:
+async def test_a_cancellation_that_comes_with_a_poll_counts(seconds: float, far: Far) -> None:
     """A loop that was busy finds the end of a pause and the caller's time-out due at once."""
     async with far.client("first") as anna, far.client("second") as ben, anna.hold("a"):
         loop = virtual_loop()
@@ -196,9 +192,7 @@ async def test_a_cleanup_that_fails_is_logged_and_the_cancellation_goes_on(
     await locks.close()
 
 
-async def test_a_task_that_is_cancelled_while_it_waits_for_several_locks_holds_none(
-    far: Far,
-) -> None:
+async def test_a_task_cancelled_while_it_waits_for_several_locks_holds_none(far: Far) -> None:
     async with far.client() as locks, far.client("other") as other, other.hold("b"):
         task = asyncio.create_task(locks.hold_all(["a", "b"], max_wait=60).__aenter__())
         await asyncio.sleep(5)

@@ -173,9 +173,7 @@ async def test_a_callback_that_waits_for_the_end_of_the_client_does_not_prevent_
 
 
 @pytest.mark.parametrize("late", MOMENTS)
-async def test_a_waiter_that_is_cancelled_while_it_gives_up_leaves_the_queue(
-    late: float, far: Far
-) -> None:
+async def test_a_waiter_cancelled_as_it_gives_up_leaves_the_queue(late: float, far: Far) -> None:
     """As by a timeout around `acquire` that is as long as its wait."""
     async with far.client("first") as first, far.client("second") as locks, first.hold("a"):
         waiter = asyncio.create_task(locks.acquire("a", max_wait=5))

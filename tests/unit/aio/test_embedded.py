@@ -68,9 +68,7 @@ def test_clients_that_are_closed_leave_nothing_open() -> None:
     assert left_open[0] > files
 
 
-def test_a_client_that_is_given_is_used_beside_those_with_threads_and_stays_open(
-    aws: LocalAws,
-) -> None:
+def test_a_given_client_is_used_beside_those_with_threads_and_stays_open(aws: LocalAws) -> None:
     threads = LockClient(TABLE, client=aws.client("dynamodb"))
 
     async def work() -> None:
@@ -85,9 +83,7 @@ def test_a_client_that_is_given_is_used_beside_those_with_threads_and_stays_open
     asyncio.run(work())
 
 
-def test_no_answer_is_an_unknown_outcome_and_no_table_a_defect(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_answer_is_an_unknown_outcome_no_table_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     async def acquire(table: str) -> None:
         async with AsyncLockClient(table) as locks:
             await locks.acquire("a", max_wait=0)

@@ -76,9 +76,7 @@ async def test_the_next_write_has_a_token_of_its_own(far: Far) -> None:
         assert balance(far) == 20
 
 
-async def test_the_same_write_of_two_tasks_at_a_time_is_one_write_if_it_has_a_token(
-    far: Far,
-) -> None:
+async def test_the_same_write_of_two_tasks_at_once_is_one_if_it_has_a_token(far: Far) -> None:
     async with a_lock(far) as lock:
         await asyncio.gather(*(lock.transact_write([DEPOSIT], token="one") for _ in range(2)))
         assert balance(far) == 10
@@ -111,9 +109,7 @@ REFUSED: Any = {
 }
 
 
-async def test_a_release_that_waits_for_a_refused_write_with_release_ends_the_lock(
-    far: Far,
-) -> None:
+async def test_a_release_behind_a_refused_write_with_release_ends_the_lock(far: Far) -> None:
     async with a_lock(far) as lock:
         write = asyncio.create_task(lock.transact_write([REFUSED], release=True))
         await asyncio.sleep(0.1)

@@ -19,9 +19,7 @@ from tests.unit.aio.conftest import Far
 from tests.unit.client.doubles import virtual_loop
 
 
-async def test_a_loss_that_another_thread_finds_out_is_told_in_the_loop(
-    far: Far,
-) -> None:
+async def test_a_loss_that_another_thread_finds_out_is_told_in_the_loop(far: Far) -> None:
     told: list[threading.Thread] = []
     async with far.client() as locks:
         lock = await locks.acquire("a", on_lost=lambda *_: told.append(threading.current_thread()))

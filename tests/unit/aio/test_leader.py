@@ -73,9 +73,7 @@ async def test_a_function_that_is_no_coroutine_function_is_refused_before_anythi
 MAX_HOLD = 120
 
 
-async def test_it_is_released_even_if_all_places_for_heartbeats_are_taken(
-    locks: FakeAsyncLockClient,
-) -> None:
+async def test_it_is_released_with_no_place_for_a_heartbeat(locks: FakeAsyncLockClient) -> None:
     """Of five locks with one place for heartbeats, so that four releases wait for the first."""
     client = locks.another(max_workers=1)
     for number in range(5):

@@ -33,9 +33,7 @@ def test_in_a_second_event_loop_the_client_says_so_at_once(far: Far) -> None:
     run_in_virtual_time(hold_in_vain())
 
 
-def test_a_client_that_was_only_made_elsewhere_serves_the_loop_that_uses_it_first(
-    far: Far,
-) -> None:
+def test_a_client_that_was_only_made_elsewhere_serves_the_loop_that_uses_it_first(far: Far) -> None:
     async def make() -> AsyncLockClient:
         return far.client()
 
@@ -78,9 +76,7 @@ def test_a_block_that_ends_in_another_loop_raises_and_its_lock_is_renewed_no_mor
         assert len(far.table.requests) == sent
 
 
-def test_a_client_that_is_closed_in_another_loop_says_so_at_once_and_closes_in_its_own(
-    far: Far,
-) -> None:
+def test_a_client_closed_in_another_loop_says_so_at_once_and_closes_in_its_own(far: Far) -> None:
     locks = far.client()
 
     async def close_in_vain() -> None:
@@ -107,9 +103,7 @@ def test_a_client_whose_loop_still_runs_is_closed_in_no_other(far: Far) -> None:
     assert "close it there" in asyncio.run(use())
 
 
-def test_the_end_of_a_client_in_another_loop_does_not_hide_the_error_of_its_block(
-    far: Far,
-) -> None:
+def test_the_end_of_a_client_in_another_loop_does_not_hide_the_error_of_its_block(far: Far) -> None:
     locks = far.client()
     run_in_virtual_time(locks.acquire("a"))
 

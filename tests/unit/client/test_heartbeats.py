@@ -201,9 +201,7 @@ def test_heartbeats_that_are_late_begin_earlier(clock: ManualClock) -> None:
     assert 4.5 <= gap_when_late_by(8) <= 5  # Never more often than twice as often.
 
 
-def test_a_heartbeat_of_unknown_outcome_is_repeated_soon_and_until_the_end(
-    clock: ManualClock,
-) -> None:
+def test_an_unknown_heartbeat_is_repeated_soon_and_until_the_end(clock: ManualClock) -> None:
     schedule = schedule_of(clock, 30)
     tries = []
     while (next_at := schedule.next_at()) < math.inf:

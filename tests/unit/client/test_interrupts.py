@@ -69,9 +69,7 @@ def moments_after_which(attempt: Callable[[int], tuple[bool, bool]]) -> list[int
     raise AssertionError("this takes more moments than were tried")
 
 
-def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(
-    near: Near,
-) -> None:
+def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(near: Near) -> None:
     def attempt(at: int) -> tuple[bool, bool]:
         locks = near.client(lease=LEASE_SECONDS)
         heartbeats = locks._services.heartbeats  # noqa: SLF001 - an interrupt is aimed at it
@@ -136,9 +134,7 @@ def test_an_interrupt_before_the_release_was_sent_releases_too(
     assert near.table.state("a").held == 0
 
 
-def test_what_is_free_or_over_is_not_remembered(
-    near: Near,
-) -> None:
+def test_what_is_free_or_over_is_not_remembered(near: Near) -> None:
     locks = near.client(lease=10, heartbeat_every=math.inf)
     for number in range(3):
         lock = locks.acquire(f"over-{number}")
@@ -359,9 +355,7 @@ def test_a_waiter_that_is_interrupted_in_the_moment_of_its_grant_gives_it_back(n
     assert near.table.traces("a") == []
 
 
-def test_a_client_that_is_closed_while_its_first_request_is_granted_gives_that_back(
-    near: Near,
-) -> None:
+def test_a_client_closed_as_its_first_request_is_granted_gives_that_back(near: Near) -> None:
     locks = near.client()
 
     def close(_name: str, _arguments: object) -> None:

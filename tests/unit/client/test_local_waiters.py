@@ -89,18 +89,14 @@ def test_the_waiter_that_holds_now_is_woken_with_its_grant_and_no_other(
     assert (me.take_grant(), other.take_grant()) == (None, None)
 
 
-def test_a_grant_that_was_seen_to_be_lost_is_no_news(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
+def test_a_grant_seen_to_be_lost_is_no_news(waiters: LocalWaiters, me: LocalWaiter) -> None:
     """The thread that handed over stalled, and tells of it when all is over."""
     waiters.note(NAME, held_by(OTHER, 8), 9.0)
     waiters.note(NAME, held_by(ME, 7), 3.0)
     assert (me.take_grant(), is_rung(me)) == (None, False)
 
 
-def test_a_state_that_comes_late_does_not_replace_a_newer_one(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
+def test_a_late_state_replaces_no_newer_one(waiters: LocalWaiters, me: LocalWaiter) -> None:
     queue = me.queue
     waiters.note(NAME, held_by(OTHER, 8), 2.0)
     waiters.note(NAME, held_by("one-more", 7), 3.0)
@@ -158,9 +154,7 @@ def test_the_oldest_waiters_are_known_for_a_second_and_until_the_next_grant(
     assert [queue.seen_just_now(now) is None for now in (6.6, 6.7)] == [False, True]
 
 
-def test_what_is_known_of_a_lock_is_forgotten_with_its_last_waiter_and_holder(
-    waiters: LocalWaiters,
-) -> None:
+def test_a_lock_is_forgotten_with_its_last_waiter_and_holder(waiters: LocalWaiters) -> None:
     waiter = waiters.add(NAME, ME)
     waiters.note(NAME, held_by(OTHER, 8), 5.0)
     waiter.queue.remove(waiter)
@@ -206,9 +200,7 @@ def seen(token: int, *waiters: str) -> SeenLock:
     return SeenLock(state=LockState(fencing_token=token), waiters=tuple(map(waiter_of, waiters)))
 
 
-def test_each_grant_brings_a_waiter_nearer_and_the_head_of_the_queue_corrects_it(
-    me: LocalWaiter,
-) -> None:
+def test_each_grant_brings_a_waiter_nearer_and_the_queue_corrects_it(me: LocalWaiter) -> None:
     queue = me.queue
     position = QueuePosition(queue, began=0)
     queue.note(seen(10), 1)
@@ -289,9 +281,7 @@ def held(
     return SeenLock(state=state, date_ms=now_ms)
 
 
-def test_a_free_permit_is_requested_and_a_lock_without_a_queue_which_has_dropped_this_waiter(
-    clock: FakeClock,
-) -> None:
+def test_a_free_permit_and_a_lock_without_a_queue_are_requested(clock: FakeClock) -> None:
     assert free_permit(clock).is_worth_a_request(held(clock))
     assert free_permit(clock, limit=2).is_worth_a_request(held(clock, 60))
     assert not free_permit(clock, limit=2).is_worth_a_request(held(clock, 60, 60))
@@ -321,9 +311,7 @@ def test_as_many_leases_have_to_end_as_leave_room_for_the_limit(
     assert permit.expected_at - clock.monotonic() == pytest.approx(seconds)
 
 
-def test_a_lock_that_has_not_moved_is_requested_again_after_half_a_minute(
-    clock: FakeClock,
-) -> None:
+def test_a_lock_that_has_not_moved_is_requested_again_after_half_a_minute(clock: FakeClock) -> None:
     permit = free_permit(clock)
     assert permit.is_worth_a_request(held(clock))
     clock.advance(29)
@@ -334,9 +322,7 @@ def test_a_lock_that_has_not_moved_is_requested_again_after_half_a_minute(
     assert permit.is_worth_a_request(held(clock, fencing_token=8))
 
 
-def test_a_lease_that_was_over_by_one_date_is_requested_again_once_all_front_ends_agree(
-    clock: FakeClock,
-) -> None:
+def test_a_lease_over_by_one_date_is_requested_again_as_front_ends_agree(clock: FakeClock) -> None:
     """The request is judged by another front end than the poll, whose clock may be behind."""
     permit, lock = free_permit(clock), held(clock, 60)
 
@@ -356,9 +342,7 @@ def test_a_lease_that_was_over_by_one_date_is_requested_again_once_all_front_end
     assert asks()
 
 
-def test_a_loss_that_another_thread_finds_while_the_lock_is_made_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_loss_found_while_the_lock_is_made_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiter of the same client asks the new holder's lease, which a frozen process outlived."""
     told: list[str] = []
     client = FakeLockClient(lease=5)

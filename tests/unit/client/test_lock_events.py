@@ -190,9 +190,7 @@ def test_each_line_is_embedded_metric_format_without_a_lock_among_the_dimensions
     assert lines[2]["HeldTime"] == pytest.approx(10, abs=3)
 
 
-def test_the_opentelemetry_example_counts_by_kind_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_opentelemetry_example_counts_by_kind_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenTelemetry is no dependency, so its API is a mock here."""
     api, made = MagicMock(), dict[str, MagicMock]()
     meter = api.metrics.get_meter.return_value

@@ -221,9 +221,7 @@ MISTAKES: list[tuple[str, Callable[[], object]]] = [
 
 
 @pytest.mark.parametrize(("text", "make"), MISTAKES, ids=[text for text, _ in MISTAKES])
-def test_a_mistake_names_the_field_the_rule_and_the_next_step(
-    text: str, make: Callable[[], object]
-) -> None:
+def test_a_mistake_names_field_rule_and_next_step(text: str, make: Callable[[], object]) -> None:
     with pytest.raises(InvalidRequest) as told:
         make()
     assert is_told_of(told, text)
@@ -402,9 +400,7 @@ def test_a_name_that_was_formatted_from_no_value_is_logged_once(
     assert 'composite_name("customer", customer_id)' in logged
 
 
-def test_a_type_error_of_a_call_that_has_begun_is_left_as_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_type_error_inside_of_a_call_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what Python refuses before the first line is explained: later, something was written."""
 
     def fail(*_arguments: object) -> None:

@@ -82,9 +82,7 @@ def test_the_first_use_after_the_thaw_says_lost_and_every_guarded_write_is_refus
 # A fork: the child has none of its parent's locks, and makes its own with a client that works.
 
 
-def test_a_forked_child_is_without_its_parents_locks_and_makes_its_own(
-    aws: LocalAws, lock_table: str
-) -> None:
+def test_a_forked_child_has_only_locks_of_its_own(aws: LocalAws, lock_table: str) -> None:
     assert found_by(aws, "forks", lock_table) == {
         "child": {
             "threads": 1,

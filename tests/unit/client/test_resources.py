@@ -90,18 +90,14 @@ def has_ended(thread: threading.Thread, *, within: float) -> bool:
     return not thread.is_alive()
 
 
-def test_a_client_that_is_dropped_without_a_lock_leaves_no_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_client_dropped_without_a_lock_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     locks, _, scheduler = client_without_a_lock(monkeypatch)
     del locks
     gc.collect()
     assert has_ended(scheduler, within=20)
 
 
-def test_a_client_that_is_used_again_after_a_rest_has_its_thread_still(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_client_keeps_its_thread_while_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another one could be impossible to start, at the end of the interpreter for instance."""
     locks, _, scheduler = client_without_a_lock(monkeypatch)
     assert not has_ended(scheduler, within=0.3)

@@ -19,9 +19,7 @@ from fairlock.testing import FakeLockClient
 from tests.unit.client.conftest import Near
 
 
-def test_more_permits_than_fit_into_an_item_are_refused_before_anything_is_written(
-    near: Near,
-) -> None:
+def test_more_permits_than_fit_into_an_item_are_refused_before_any_write(near: Near) -> None:
     locks = near.client("\u00e9" * 500)
     with pytest.raises(InvalidRequest, match="must be at most 90 "):
         locks.try_acquire("db", limit=91)

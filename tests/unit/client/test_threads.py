@@ -53,9 +53,7 @@ def test_without_a_thread_for_heartbeats_the_lock_is_given_back_and_later_ones_a
         assert not lock.lost.is_set()
 
 
-def test_a_heartbeat_for_which_there_is_no_thread_is_tried_again(
-    threads: SimpleNamespace,
-) -> None:
+def test_a_heartbeat_for_which_there_is_no_thread_is_tried_again(threads: SimpleNamespace) -> None:
     table = Table()
     with often_renewed(table) as locks:
         threads.exhausted = "fairlock-heartbeat"
@@ -121,9 +119,7 @@ def test_a_callback_for_which_there_is_no_thread_is_called_later(
     assert sorted(told) == ["a", "b"]
 
 
-def test_a_callback_that_wants_to_end_the_process_is_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_callback_that_would_end_the_process_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     callbacks = Callbacks()
     callbacks.call_soon("on_lost of lock 'a'", sys.exit)
     callbacks.close()

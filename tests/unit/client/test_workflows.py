@@ -125,9 +125,7 @@ def test_the_lock_of_a_workflow_is_taken_only_if_that_is_over(
     assert (store_events == [unknown]) is (status == "unknown")
 
 
-def test_a_waiter_does_not_ask_at_every_poll_about_a_workflow_of_which_nothing_is_known(
-    near: Near,
-) -> None:
+def test_a_waiter_asks_seldom_about_a_workflow_of_which_nothing_is_known(near: Near) -> None:
     workflow_overdue(near)
     step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
     locks = near.client("ben", stepfunctions=step_functions)

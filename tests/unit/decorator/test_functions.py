@@ -28,9 +28,7 @@ from tests.support import LambdaContextStub
 from tests.unit.client.doubles import AsyncTable, Table
 
 
-def test_a_parameter_named_lock_gets_the_lock_and_callers_do_not_see_it(
-    locks: LockClient,
-) -> None:
+def test_a_parameter_named_lock_gets_the_lock_and_callers_do_not_see_it(locks: LockClient) -> None:
     @locked("a", client=locks)
     def work(number: int, lock: Lock | None = None) -> tuple[int, str]:
         assert lock is not None
@@ -71,9 +69,7 @@ def test_methods_and_the_functions_name_stay_as_they_are(locks: LockClient, tabl
     assert (Account.debit.__name__, Account.debit.__doc__) == ("debit", "Takes money.")
 
 
-def test_a_wrong_call_is_a_type_error_and_nothing_is_written(
-    locks: LockClient, table: Table
-) -> None:
+def test_a_wrong_call_is_a_type_error_before_any_write(locks: LockClient, table: Table) -> None:
     @locked("orders/{order_id}", client=locks)
     def charge(order_id: int) -> int:
         return order_id
@@ -241,9 +237,7 @@ def test_without_a_client_and_a_table_name_the_call_says_what_to_do(
     assert made == []
 
 
-def test_clients_made_by_themselves_are_closed_with_their_loop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_clients_made_for_a_loop_are_closed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[AsyncLockClient] = []
 
     def make(name: str, **settings: Any) -> AsyncLockClient:  # noqa: ANN401 - as of the client

@@ -88,9 +88,7 @@ def test_uncontended_acquire_and_release_are_one_call_each() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("boom"), ExecutionError("boom")], ids=repr)
-def test_an_error_of_the_work_leaves_after_the_release_and_one_of_the_sdk_without(
-    error: Exception,
-) -> None:
+def test_an_error_of_the_work_releases_and_one_of_the_sdk_does_not(error: Exception) -> None:
     """An error of the SDK ends the execution, and that end frees the lock."""
     service = Service()
 
@@ -124,9 +122,7 @@ def test_max_wait_holds_to_two_seconds_and_the_queue_is_left() -> None:
 
 
 @pytest.mark.parametrize(("limit", "shared", "held"), [(1, False, 0), (2, False, 1), (20, True, 1)])
-def test_a_busy_lock_is_skipped_and_nothing_is_left_behind(
-    limit: int, *, shared: bool, held: bool
-) -> None:
+def test_a_busy_lock_is_skipped_without_a_trace(limit: int, *, shared: bool, held: bool) -> None:
     """One with a permit left, or that others share, is not busy."""
     service, given = Service(), {"limit": limit, "shared": shared, "data": {"job": 7}}
     service.take("anna", limit=limit, shared=shared)

@@ -140,9 +140,7 @@ def faults_of(make_scene: Callable[[], Scene]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_a_function_that_is_killed_at_any_checkpoint_holds_and_releases_exactly_once(
-    scene: str,
-) -> None:
+def test_a_function_killed_at_any_checkpoint_holds_and_releases_exactly_once(scene: str) -> None:
     assert faults_of(SCENES[scene]) == {}
 
 

@@ -138,9 +138,7 @@ class Refuser:
 
 
 @pytest.mark.parametrize("refused_releases", [0, 2])
-def test_a_grant_whose_reply_was_lost_is_given_back_when_the_repeat_is_refused(
-    refused_releases: int,
-) -> None:
+def test_a_grant_with_a_lost_reply_is_given_back_after_a_refusal(refused_releases: int) -> None:
     service = Refuser(loses_first_reply=True, refused_releases=refused_releases).service
     kind, message = error_of(holding(service), service)
     assert kind.endswith("LockStoreMisconfigured")

@@ -311,9 +311,7 @@ FAILED: dict[str, tuple[Functions, type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("kind", FAILED)
-def test_a_failure_that_no_repeat_cures_is_misconfigured_and_every_other_an_unknown_outcome(
-    kind: str,
-) -> None:
+def test_what_no_repeat_cures_is_misconfigured_and_all_else_an_unknown_outcome(kind: str) -> None:
     functions, error, told = FAILED[kind]
     with pytest.raises(error, match=told) as caught:
         over(functions).acquire(REQUEST)

@@ -36,9 +36,7 @@ def locks() -> FakeLockClient:
     return FakeLockClient(lease=30)
 
 
-def test_a_callback_is_called_while_time_passes_and_may_use_the_lock(
-    locks: FakeLockClient,
-) -> None:
+def test_a_callback_is_called_while_time_passes_and_may_use_the_lock(locks: FakeLockClient) -> None:
     told: list[bool] = []
     lock = locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost.release()))
     locks.another().force_release("a", fencing_token=lock.fencing_token, reason="it hangs")
@@ -200,9 +198,7 @@ def test_a_class_is_no_client_for_locked_functions() -> None:
         used_by_locked_functions(FakeLockClient)  # type: ignore[arg-type]  # the mistake
 
 
-def test_a_block_of_locked_functions_that_never_begins_is_pointed_out(
-    locks: FakeLockClient,
-) -> None:
+def test_a_block_of_locked_functions_that_never_begins_is_warned_of(locks: FakeLockClient) -> None:
     with pytest.warns(RuntimeWarning, match="write `with used_by_locked_functions"):
         used_by_locked_functions(locks)
 
@@ -250,15 +246,13 @@ def test_a_locked_function_is_renewed_and_a_handler_has_the_lease_of_its_invocat
     assert fairlock_locks.table.requests.count("update_item") > 2 + 2
 
 
-def test_without_the_fixture_a_locked_function_has_no_client(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_fixture_a_locked_function_has_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FAIRLOCK_TABLE_NAME", raising=False)
     with pytest.raises(InvalidRequest, match="FAIRLOCK_TABLE_NAME"):
         report_of_plugin(ManualClock())
 
 
-def test_the_asyncio_client_needs_no_event_loop_to_be_made(
+def test_an_asyncio_client_is_made_without_a_loop(
     fairlock_async_locks: FakeAsyncLockClient,
 ) -> None:
     assert fairlock_async_locks.table.requests == []
