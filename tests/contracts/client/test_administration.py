@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +17,7 @@ from fairlock import (
     LockStoreUnavailable,
     LockWaitTimeout,
 )
-from fairlock.protocol.outcomes import Queued
-from tests.contracts.client.drivers import Tasks, World, done
+from tests.contracts.client.drivers import World, done
 from tests.support import acquire, logged_here, owner
 from tests.support.faulty_table import refusal
 
@@ -139,14 +137,6 @@ async def test_an_owner_id_is_enough_to_release_and_that_may_be_repeated(world: 
     assert await done(olga.release("a", lock.owner_id)) is False, "another has released since"
 
 
-async def test_a_release_by_owner_id_hands_over_to_who_waits(world: World) -> None:
-    lock, olga = await anna_and_olga(world)
-    queued = world.store().acquire(acquire("ben", lock_name="a", waits=True))
-    assert isinstance(queued, Queued)
-    assert await done(olga.release("a", lock.owner_id)) is True
-    assert [holder.owner_name for holder in world.table.state("a").holders] == ["ben"]
-
-
 @pytest.mark.parametrize("by_force", [True, False])
 async def test_a_release_with_a_lost_reply_is_repeated(world: World, *, by_force: bool) -> None:
     lock, olga = await anna_and_olga(world)
@@ -235,31 +225,6 @@ async def test_a_paused_lock_says_by_whom_and_why_to_those_who_ask_and_wait(
     ]
     assert (await done(client.acquire("a", max_wait=0))).fencing_token > 0
     assert world.table.state("a").ceiling is None
-
-
-@pytest.mark.parametrize("world", [Tasks], indirect=True)
-async def test_after_a_pause_all_who_wait_get_the_lock_in_their_order(world: World) -> None:
-    """By polls: a workflow is told by a message."""
-    granted: list[tuple[int, str]] = []
-
-    async def wait(name: str) -> None:
-        async with world.client(name).hold("a", limit=2, max_wait=600) as lock:
-            granted.append((lock.fencing_token, name))
-            await world.sleep(0.5)
-
-    olga, names = world.client("olga"), [f"worker {number}" for number in range(6)]
-    await olga.pause("a", reason=WHY)
-    waiting = []
-    for name in names:
-        waiting.append(asyncio.create_task(wait(name)))
-        await world.sleep(0.1)
-    await world.sleep(60)
-    assert granted == []
-    await olga.resume("a")
-    await world.sleep(11)  # Two polls, one of which may only look for its place.
-    assert granted != []
-    await asyncio.gather(*waiting)
-    assert [name for _, name in sorted(granted)] == names
 
 
 async def test_a_limit_holds_whatever_callers_name_until_it_is_lifted(world: World) -> None:

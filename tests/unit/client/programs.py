@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import sys
 import threading
@@ -20,7 +19,7 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError
 
-from fairlock import ClientUnusable, Lock, LockClient, LockLost
+from fairlock import Lock, LockClient, LockLost
 from tests.unit.client.doubles import Table
 
 
@@ -109,60 +108,6 @@ def forks(table_name: str) -> object:
     return told
 
 
-def in_a_child(action: Callable[[], str], *, seconds: float) -> str | None:
-    """What the action returns; None if the child does not even get there."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writing, action().encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        is_told, _, _ = select.select([pipe], [], [], seconds)
-        if not is_told:
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        return pipe.read().decode() if is_told else None
-
-
-def outcome_of_locking(locks: LockClient) -> str:
-    try:
-        locks.acquire("in-a-child", max_wait=0)
-    except ClientUnusable as error:
-        return str(error)
-    return "acquired"
-
-
-def forks_in_connection_pool(table_name: str) -> object:
-    """Forks while a thread is inside the connection pool of a client that was passed in.
-
-    Tells whether a child that does nothing comes to its end, and what one is told that locks.
-    """
-    client: Any = boto3.client("dynamodb")
-    locks = LockClient(table_name, client=client)
-    locks.acquire("given").release()
-    pools = client._endpoint.http_session._manager.pools  # noqa: SLF001 - the moment is short
-    mutex = pools[next(iter(pools.keys()))].pool.mutex
-    inside, go_on = threading.Event(), threading.Event()
-
-    def be_inside() -> None:
-        with mutex:
-            inside.set()
-            go_on.wait(60)
-
-    other = threading.Thread(target=be_inside)
-    other.start()
-    assert inside.wait(20)
-    answer = {
-        "idle": in_a_child(lambda: "came to its end", seconds=10),
-        "locking": in_a_child(lambda: outcome_of_locking(locks), seconds=10),
-    }
-    go_on.set()
-    other.join(20)
-    locks.close()
-    return answer
-
-
 # The main thread ends at once; another one holds a lock, for its whole lease if no one renews it.
 
 LEASE_SECONDS = 5.0
@@ -191,7 +136,7 @@ def ends_its_main_thread(_table_name: str) -> None:
 
 
 PROGRAMS: dict[str, Callable[[str], object]] = {
-    each.__name__: each for each in (freezes, forks, forks_in_connection_pool, ends_its_main_thread)
+    each.__name__: each for each in (freezes, forks, ends_its_main_thread)
 }
 
 

@@ -103,14 +103,6 @@ def test_a_forked_child_has_only_locks_of_its_own(aws: LocalAws, lock_table: str
     }
 
 
-def test_a_client_that_was_given_is_left_alone_in_a_child_and_a_caller_of_it_is_told(
-    aws: LocalAws, lock_table: str
-) -> None:
-    answer = found_by(aws, "forks_in_connection_pool", lock_table)
-    assert answer["idle"] == "came to its end"
-    assert answer["locking"].startswith("this LockClient was given an AWS client before")
-
-
 def test_a_child_that_releases_its_copy_late_waits_for_no_mutex_and_reports_no_loss() -> None:
     """Its lease is over, and a thread of the parent held its mutexes."""
     told: list[str] = []
