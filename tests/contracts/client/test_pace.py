@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairlock import LockStoreUnavailable, SlotTooLate
-from tests.contracts.client.drivers import Tasks, World, change, done
+from tests.contracts.client.drivers import World, change, done
 
 HOUR = 3600
 REPORT: dict[str, Any] = {"name": "report", "rate": (1, HOUR)}
@@ -81,14 +80,3 @@ async def test_the_hourly_job_runs_although_the_first_replies_were_lost(world: W
     await done(world.locks.pace(**REPORT, max_wait=0))
     with pytest.raises(SlotTooLate):
         await done(world.another().pace(**REPORT, max_wait=0))
-
-
-@pytest.mark.parametrize("world", [Tasks], indirect=True)
-async def test_once_an_hour_in_the_fleet_exactly_one_of_twenty_runs(world: World) -> None:
-    """All ask at the same moment, each as a process of its own."""
-    fleet = [world.another() for _ in range(20)]
-    for _ in range(3):
-        calls = [locks.pace(**REPORT, max_wait=0) for locks in fleet]
-        ended = await asyncio.gather(*calls, return_exceptions=True)
-        assert [type(error) for error in ended].count(SlotTooLate) == 19
-        await world.sleep(HOUR + 2)

@@ -115,25 +115,6 @@ def test_an_impatient_interrupt_leaves_the_release_to_the_end_of_the_client(near
     assert near.table.state("a").held == 0
 
 
-def test_an_interrupt_before_the_release_was_sent_releases_too(
-    near: Near, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locks = near.client(lease=LEASE_SECONDS)
-    lock = locks.acquire("a")
-    leave = type(lock._handle)._release  # noqa: SLF001 - the moment before anything is sent
-    interrupts = [KeyboardInterrupt()]
-
-    def interrupted(held: Any, **wanted: Any) -> bool:  # noqa: ANN401 - as it is
-        if interrupts:
-            raise interrupts.pop()
-        return leave(held, **wanted)
-
-    monkeypatch.setattr(type(lock._handle), "_release", interrupted)  # noqa: SLF001 - same
-    with pytest.raises(KeyboardInterrupt):
-        lock.release()
-    assert near.table.state("a").held == 0
-
-
 def test_what_is_free_or_over_is_not_remembered(near: Near) -> None:
     locks = near.client(lease=10, heartbeat_every=math.inf)
     for number in range(3):
@@ -273,27 +254,18 @@ def interrupted_wait(near: Near, store: Operations, locks: LockClient, presses: 
     near.table.before = None
 
 
-def test_one_interrupt_leaves_the_queue_at_once_and_the_end_of_the_client_sends_nothing(
-    near: Near, store: Operations
-) -> None:
-    locks = near.client("anna")
-    interrupted_wait(near, store, locks, 1)
-    assert (near.table.waiters("a"), near.table.state("a").contended) == ([], False)
-    near.table.requests.clear()
-    locks.close(release=True)
-    assert near.table.requests == []
-
-
-@pytest.mark.parametrize("presses", [2, 3])
-def test_a_place_that_an_interrupt_kept_from_being_left_is_left_by_the_end_of_the_client(
+@pytest.mark.parametrize("presses", [1, 2, 3])
+def test_an_interrupted_waiter_leaves_the_queue_at_once_or_with_the_end_of_its_client(
     near: Near, store: Operations, presses: int
 ) -> None:
-    """A client that did not remember it would be handed the lock."""
+    """A client that did not remember its place would be handed the lock."""
     locks = near.client("anna")
     interrupted_wait(near, store, locks, presses)
-    assert near.table.waiters("a") == ["anna"]
+    assert near.table.waiters("a") == ([] if presses == 1 else ["anna"])
+    near.table.requests.clear()
     locks.close(release=True)
-    assert near.table.waiters("a") == []
+    assert (near.table.waiters("a"), near.table.state("a").contended) == ([], False)
+    assert (near.table.requests == []) is (presses == 1)
     store.release(release("holder", lock_name="a"))
     assert near.table.state("a").held == 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from fairlock.client.local_waiters import (
     LocalWaiters,
     QueuePosition,
 )
+from fairlock.clock import FRONT_END_MS
 from fairlock.protocol.model import AcquireRequest, Grant, Holder, LockState, SeenLock, Waiter
 from fairlock.testing import FakeLockClient
 from tests.support import LOCK, START_MS, FakeAlarm, FakeClock, acquire, moved_clock
@@ -243,103 +244,87 @@ def test_outside_of_a_full_queue_a_waiter_polls_as_one_behind_all_others(me: Loc
 
 # When a waiter asks by itself, because no one hands over what is free.
 
-FRONT_END_SECONDS = 0.5
 
+@dataclass(frozen=True)
+class Look:
+    """At the lock, so many seconds after the look before.
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+    Attributes:
+        ends: when the leases of its holders are over, in seconds from the beginning.
+        asks: whether it is worth a request.
+        expected: in how many seconds a lease has to end first; None if that does not matter.
+    """
 
+    after: float
+    ends: tuple[float, ...]
+    asks: bool
+    expected: float | None = None
+    fencing_token: int = 7
+    contended: bool = True
+    limit: int = 100
 
-def free_permit(clock: FakeClock, limit: int = 1) -> FreePermit:
-    request = acquire("anna", lock_name=LOCK, limit=limit)
-    return FreePermit(clock, moved_clock(clock), request)
-
-
-def held(
-    clock: FakeClock,
-    *seconds: float,
-    contended: bool = True,
-    fencing_token: int = 7,
-    holders_limit: int = 100,
-) -> SeenLock:
-    """A lock whose holders' leases are over in so many seconds."""
-    now_ms = clock.wall_ms()
-    holders = tuple(
-        holder(
-            f"owner-{number}",
-            number,
-            acquired_at_ms=now_ms,
-            expires_at_ms=now_ms + round((left - FRONT_END_SECONDS) * 1000),
-            limit=holders_limit,
+    def seen(self, date_ms: int) -> SeenLock:
+        ends_ms = [START_MS + round(end * 1000) - FRONT_END_MS for end in self.ends]
+        holders = tuple(
+            holder(f"owner-{number}", number, expires_at_ms=end_ms, limit=self.limit)
+            for number, end_ms in enumerate(ends_ms)
         )
-        for number, left in enumerate(seconds)
-    )
-    state = LockState(
-        held=len(holders), holders=holders, contended=contended, fencing_token=fencing_token
-    )
-    return SeenLock(state=state, date_ms=now_ms)
+        state = LockState(
+            held=len(holders),
+            holders=holders,
+            contended=self.contended,
+            fencing_token=self.fencing_token,
+        )
+        return SeenLock(state=state, date_ms=date_ms)
 
 
-def test_a_free_permit_and_a_lock_without_a_queue_are_requested(clock: FakeClock) -> None:
-    assert free_permit(clock).is_worth_a_request(held(clock))
-    assert free_permit(clock, limit=2).is_worth_a_request(held(clock, 60))
-    assert not free_permit(clock, limit=2).is_worth_a_request(held(clock, 60, 60))
-    assert not free_permit(clock).is_worth_a_request(held(clock, 60))
-    assert free_permit(clock).is_worth_a_request(held(clock, 60, contended=False))
-    # By the waiter's own limit alone it would be free.
-    permit = free_permit(clock, limit=5)
-    assert not permit.is_worth_a_request(held(clock, 60, holders_limit=1))
-    assert permit.expected_at - clock.monotonic() == pytest.approx(60)
+ONE, HELD_TWICE, THREE = (60,), (60, 60), (20, 60, 10)
+YES, NO = True, False
+LOOKS: dict[str, tuple[int, list[Look]]] = {
+    "for a free permit": (1, [Look(0, (), YES)]),
+    "for a free permit beside a holder": (2, [Look(0, ONE, YES)]),
+    "not for one that is held": (1, [Look(0, ONE, NO)]),
+    "not for two that are held": (2, [Look(0, HELD_TWICE, NO)]),
+    "for a lock without a queue, which has dropped it": (1, [Look(0, ONE, YES, contended=False)]),
+    "not beyond the limit of a holder": (5, [Look(0, ONE, NO, 60, limit=1)]),
+    "for a lease from the date that shows its end": (
+        1,
+        [Look(59.999, ONE, NO), Look(0.001, ONE, YES)],
+    ),
+    "after one of three leases": (3, [Look(0, THREE, NO, 10)]),
+    "after two of three leases": (2, [Look(0, THREE, NO, 20)]),
+    "after all leases": (1, [Look(0, THREE, NO, 60)]),
+    "for the fourth permit": (4, [Look(0, THREE, YES, math.inf)]),
+    "again when the lock has moved, or after half a minute": (
+        1,
+        [
+            *(Look(0, (), YES), Look(29, (), NO)),
+            *(Look(0, (), YES, fencing_token=8), Look(0, (), NO, fencing_token=8)),
+            Look(30, (), YES, fencing_token=8),
+        ],
+    ),
+    # A request is judged by another front end than the poll, whose clock may be behind.
+    "again after the first yes by a date, when all front ends agree": (
+        1,
+        [
+            *(Look(60, ONE, YES), Look(0.1, ONE, NO, 0.9), Look(0.9, ONE, YES)),
+            *(Look(29, ONE, NO), Look(1, ONE, YES)),
+        ],
+    ),
+}
 
 
-def test_a_lease_that_is_over_is_requested_from_the_date_that_shows_it(clock: FakeClock) -> None:
-    permit = free_permit(clock)
-    lock = held(clock, 60)
-    clock.advance(59.999)
-    assert not permit.is_worth_a_request(replace(lock, date_ms=clock.wall_ms()))
-    clock.advance(0.001)
-    assert permit.is_worth_a_request(replace(lock, date_ms=clock.wall_ms()))
-
-
-@pytest.mark.parametrize(("limit", "seconds"), [(3, 10), (2, 20), (1, 60), (4, math.inf)], ids=str)
-def test_as_many_leases_have_to_end_as_leave_room_for_the_limit(
-    clock: FakeClock, limit: int, seconds: float
-) -> None:
-    permit = free_permit(clock, limit=limit)
-    permit.is_worth_a_request(held(clock, 20, 60, 10))
-    assert permit.expected_at - clock.monotonic() == pytest.approx(seconds)
-
-
-def test_a_lock_that_has_not_moved_is_requested_again_after_half_a_minute(clock: FakeClock) -> None:
-    permit = free_permit(clock)
-    assert permit.is_worth_a_request(held(clock))
-    clock.advance(29)
-    assert not permit.is_worth_a_request(held(clock))
-    assert permit.is_worth_a_request(held(clock, fencing_token=8)), "the lock has moved"
-    assert not permit.is_worth_a_request(held(clock, fencing_token=8))
-    clock.advance(30)
-    assert permit.is_worth_a_request(held(clock, fencing_token=8))
-
-
-def test_a_lease_over_by_one_date_is_requested_again_as_front_ends_agree(clock: FakeClock) -> None:
-    """The request is judged by another front end than the poll, whose clock may be behind."""
-    permit, lock = free_permit(clock), held(clock, 60)
-
-    def asks() -> bool:
-        return permit.is_worth_a_request(replace(lock, date_ms=clock.wall_ms()))
-
-    clock.advance(60)
-    assert asks()
-    clock.advance(0.1)
-    assert not asks()
-    assert permit.expected_at - clock.monotonic() == pytest.approx(0.9)
-    clock.advance(0.9)
-    assert asks(), "not half a minute later"
-    clock.advance(29)
-    assert not asks(), "no one's clock explains that any more"
-    clock.advance(1)
-    assert asks()
+@pytest.mark.parametrize("sentence", LOOKS)
+def test_a_waiter_asks(sentence: str) -> None:
+    limit, looks = LOOKS[sentence]
+    clock = FakeClock()
+    request = acquire("anna", lock_name=LOCK, limit=limit)
+    permit = FreePermit(clock, moved_clock(clock), request)
+    for look in looks:
+        clock.advance(look.after)
+        assert permit.is_worth_a_request(look.seen(clock.wall_ms())) is look.asks, look
+        if look.expected is not None:
+            assert permit.expected_at - clock.monotonic() == pytest.approx(look.expected)
 
 
 def test_a_loss_found_while_the_lock_is_made_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
