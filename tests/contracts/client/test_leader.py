@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fairlock import InvalidRequest, LockLost, LockStoreUnavailable
+from fairlock import ClientUnusable, InvalidRequest, LockLost, LockStoreUnavailable
 from fairlock.client import leader
 from tests.contracts.client.drivers import World, change, done, inside
 
@@ -191,6 +191,16 @@ async def test_a_release_that_fails_after_work_that_ended_by_itself_is_told(worl
 
     with pytest.raises(LockStoreUnavailable):
         await led(world, work)
+
+
+async def test_the_end_of_its_client_ends_a_leader_and_frees_its_lock(world: World) -> None:
+    async def work(world: World, _lock: object, stop: Any) -> None:  # noqa: ANN401 - an event
+        await done(world.locks.close(release=True))
+        assert stop.is_set()
+
+    with pytest.raises(ClientUnusable):
+        await led(world, work)
+    assert world.table.state("a").held == 0
 
 
 async def test_a_client_without_heartbeats_cannot_lead(world: World) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import pytest
 
-from fairlock import LockWaitTimeout
 from tests.support.faulty_table import READS
 from tests.unit.aio.conftest import Far
 from tests.unit.client.doubles import LATENCY_SECONDS, virtual_loop
@@ -83,17 +81,3 @@ async def test_reads_for_each_grant_hardly_grow_with_the_number_of_waiters(far: 
     few = await pass_through(far, waiters=5, clients=5)
     many = await pass_through(far, waiters=25, clients=25)
     assert many.reads < 4 * few.reads
-
-
-async def test_a_waiter_with_a_higher_limit_leaves_a_holder_of_a_lower_one_in_peace(
-    far: Far, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Ten minutes: mostly the holder's own heartbeats, and the waiter keeps its place."""
-    async with far.client("anna") as anna, far.client("ben") as ben, anna.hold("a"):
-        far.table.requests.clear()
-        with pytest.raises(LockWaitTimeout):
-            await ben.acquire("a", limit=5, max_wait=600)
-        written = Counter(far.table.requests)
-    assert written["update_item"] < 80
-    assert written["transact_write_items"] < 10
-    assert len(caplog.records) < 10

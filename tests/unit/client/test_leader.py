@@ -14,13 +14,11 @@ from typing import Any
 import pytest
 
 from fairlock import (
-    ClientUnusable,
     InvalidRequest,
     Lock,
-    LockClient,
     LockEvent,
 )
-from fairlock.testing import FakeLockClient, FakeTable
+from fairlock.testing import FakeLockClient
 
 LEASE = 60
 
@@ -104,29 +102,3 @@ def test_wrong_work_is_told_at_once_and_nothing_is_written(
     with pytest.raises(InvalidRequest, match=told):
         locks.lead("exporter", work)
     assert locks.table.requests == []
-
-
-def test_close_ends_a_leader_in_another_thread() -> None:
-    table = FakeTable()
-    leading = threading.Event()
-    ended: list[BaseException] = []
-    locks = LockClient("locks", client=table)
-
-    def work(_lock: Lock, stop: threading.Event) -> None:
-        leading.set()
-        assert stop.wait(60)
-
-    def lead() -> None:
-        try:
-            locks.lead("exporter", work)
-        except ClientUnusable as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=lead)
-    thread.start()
-    assert leading.wait(60)
-    locks.close(release=True)
-    thread.join(60)
-    assert not thread.is_alive()
-    assert len(ended) == 1
-    assert LockClient("locks", client=table).try_acquire("exporter") is not None
