@@ -30,9 +30,7 @@ async def a_lock(world: World, **options: Any) -> Any:  # noqa: ANN401 - of eith
 
 
 @EACH_WAY
-async def test_a_guarded_write_is_one_request_that_keeps_the_lock_or_ends_it(
-    world: World, *, release: bool
-) -> None:
+async def test_a_guarded_write_keeps_the_lock_or_ends_it(world: World, *, release: bool) -> None:
     async with inside(await a_lock(world)) as lock:
         await done(lock.transact_write([PUT], release=release))
         assert world.table.requests == ["transact_write_items"]
@@ -128,9 +126,7 @@ async def test_a_lock_is_renewed_on_after_a_refused_release_with_writes(world: W
     lock.check()
 
 
-async def test_after_a_refused_repeat_of_an_unknown_release_the_lock_waits_for_its_release(
-    world: World,
-) -> None:
+async def test_after_a_refused_repeat_of_an_unknown_release_one_succeeds(world: World) -> None:
     """It is held in the table, but not renewed; and the first sending may be written yet."""
     lock = await a_lock(world)
     world.table.outage = lost_reply()

@@ -170,9 +170,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-async def test_an_error_of_the_work_leaves_lead_and_the_lock_is_free(
-    world: World, error: Exception
-) -> None:
+async def test_an_error_of_the_work_leaves_a_free_lock(world: World, error: Exception) -> None:
     async def work(_world: World, _lock: object, stop: Any) -> None:  # noqa: ANN401 - an event
         if isinstance(error, LockStoreUnavailable):
             stop.set()

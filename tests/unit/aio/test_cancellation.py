@@ -278,9 +278,7 @@ async def test_the_same_write_of_two_tasks_at_once_is_one_if_it_has_a_token(slow
 
 
 @pytest.mark.parametrize("after", WRITE_MOMENTS)
-async def test_a_cancelled_write_with_release_ends_the_heartbeats_and_is_no_loss(
-    after: float, slow: Far
-) -> None:
+async def test_a_cancelled_write_with_release_ends_the_heartbeats(after: float, slow: Far) -> None:
     told: list[AsyncLock] = []
     async with slow.client() as locks:
         lock = await locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))

@@ -245,9 +245,7 @@ def test_a_lock_is_not_used_in_another_event_loop(far: Far, use: str) -> None:
 
 
 @pytest.mark.parametrize("error", [None, ValueError("of the block")], ids=["alone", "an error"])
-def test_a_block_that_ends_in_another_loop_raises_and_its_lock_is_renewed_no_more(
-    far: Far, error: Exception | None
-) -> None:
+def test_a_block_that_ends_in_another_loop_raises(far: Far, error: Exception | None) -> None:
     async def block(lock: AsyncLock) -> None:
         async with lock:
             if error is not None:

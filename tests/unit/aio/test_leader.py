@@ -59,9 +59,7 @@ async def test_a_leader_whose_task_is_cancelled_releases(locks: FakeAsyncLockCli
     assert await locks.another().try_acquire("exporter") is not None
 
 
-async def test_a_function_that_is_no_coroutine_function_is_refused_before_anything_is_sent(
-    locks: FakeAsyncLockClient,
-) -> None:
+async def test_what_is_no_coroutine_function_is_refused_unsent(locks: FakeAsyncLockClient) -> None:
     work: Any = lambda _lock, _stop: None  # noqa: E731 - the very mistake
     with pytest.raises(InvalidRequest, match=r"a coroutine function; LockClient\.lead"):
         await locks.lead("exporter", work)

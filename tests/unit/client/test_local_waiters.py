@@ -76,9 +76,7 @@ def is_rung(waiter: LocalWaiter) -> bool:
     return waiter.alarm.rung
 
 
-def test_the_waiter_that_holds_now_is_woken_with_its_grant_and_no_other(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
+def test_the_waiter_that_holds_now_is_woken(waiters: LocalWaiters, me: LocalWaiter) -> None:
     """Its grant counts from the request that showed it."""
     other = waiters.add(NAME, OTHER)
     waiters.note(NAME, held_by("one-more", 6), 2.5)
@@ -141,9 +139,7 @@ def test_the_time_of_a_grant_is_the_time_for_which_the_last_holder_held(
     assert me.queue.changed_at == me.queue.seen_at == sent
 
 
-def test_the_oldest_waiters_are_known_for_a_second_and_until_the_next_grant(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
+def test_the_oldest_waiters_are_known_for_a_second(waiters: LocalWaiters, me: LocalWaiter) -> None:
     queue, next_one = me.queue, waiter_of("one-more")
     waiters.note(NAME, held_by(OTHER, 8, waiters=(next_one,)), 5.0)
     waiters.note(NAME, held_by(OTHER, 8), 5.5)

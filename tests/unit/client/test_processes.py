@@ -55,9 +55,7 @@ AFTER_THE_THAW = {
 }
 
 
-def test_the_first_use_after_the_thaw_says_lost_and_every_guarded_write_is_refused(
-    aws: LocalAws, lock_table: str
-) -> None:
+def test_after_the_thaw_each_lock_is_lost_at_its_first_use(aws: LocalAws, lock_table: str) -> None:
     """It was stopped until all its locks had other holders."""
     process = program(aws, "freezes", lock_table)
     assert process.stdin is not None

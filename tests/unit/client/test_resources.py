@@ -57,9 +57,7 @@ def use_a_client(session: boto3.Session, table_name: str, number: int) -> None:
         held.check()
 
 
-def test_clients_with_heartbeats_leave_nothing_behind(
-    aws: LocalAws, lock_table: str, ours: NewThreads
-) -> None:
+def test_clients_that_renew_leave_nothing(aws: LocalAws, lock_table: str, ours: NewThreads) -> None:
     session = session_at(aws)
     use_a_client(session, lock_table, -1)  # What is made once per process, is made now.
     files = descriptors()
@@ -105,9 +103,7 @@ def test_a_client_keeps_its_thread_while_it_rests(monkeypatch: pytest.MonkeyPatc
     assert has_ended(scheduler, within=20)
 
 
-def test_a_lock_that_outlives_its_client_is_renewed_and_its_threads_end_after_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_threads_of_a_lock_end_with_it_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
     locks, table, scheduler = client_without_a_lock(monkeypatch)
     lock = locks.acquire("a")
     del locks

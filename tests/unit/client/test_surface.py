@@ -27,9 +27,7 @@ def test_more_permits_than_fit_into_an_item_are_refused_before_any_write(near: N
     assert locks.try_acquire("db", limit=90) is not None
 
 
-def test_the_owner_name_is_made_of_host_process_and_program(
-    near: Near, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_owner_is_named_by_host_and_program(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "worker-3")
     monkeypatch.setattr("sys.argv", ["/srv/billing.py"])
     locks = near.client(owner_name=None)

@@ -38,9 +38,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return threads
 
 
-def test_without_a_thread_for_heartbeats_the_lock_is_given_back_and_later_ones_are_renewed(
-    threads: SimpleNamespace,
-) -> None:
+def test_without_a_thread_for_heartbeats_the_lock_is_given_back(threads: SimpleNamespace) -> None:
     table = Table()
     with often_renewed(table) as locks:
         threads.exhausted = "fairlock-scheduler"
@@ -64,9 +62,7 @@ def test_a_heartbeat_for_which_there_is_no_thread_is_tried_again(threads: Simple
         assert not lock.lost.is_set()
 
 
-def test_a_pool_has_no_more_threads_than_it_needs_and_survives_what_its_work_raises(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_pool_survives_what_its_work_raises_and_ends(caplog: pytest.LogCaptureFixture) -> None:
     pool = WorkerPool(3, name="pool")
     together = threading.Barrier(3)
     done: list[int] = []
@@ -225,9 +221,7 @@ def test_a_handler_that_releases_the_very_lock_is_told_that_its_lease_ends_it(
     assert program.table.state("a").held == 0
 
 
-def test_a_handler_that_closes_in_the_middle_of_the_planning_does_not_wait_for_the_planner(
-    program: Program,
-) -> None:
+def test_a_handler_that_closes_amid_the_planning_does_not_wait_for_it(program: Program) -> None:
     def in_the_middle(_lock: Lock) -> None:
         with program.locks._services.heartbeats._mutex:  # noqa: SLF001 - as `add` and `remove` do
             program.locks.close()
@@ -235,9 +229,7 @@ def test_a_handler_that_closes_in_the_middle_of_the_planning_does_not_wait_for_t
     assert program.interrupted(in_the_middle, lambda: None)
 
 
-def test_a_handler_that_closes_does_not_wait_for_a_heartbeat_that_waits_for_the_same_lock(
-    program: Program,
-) -> None:
+def test_a_handler_that_closes_does_not_wait_for_a_waiting_heartbeat(program: Program) -> None:
     begun = threading.Event()
 
     def close_beside_a_heartbeat() -> None:

@@ -89,9 +89,7 @@ def lock_first(lock: Lock, number: int) -> None: ...
 def positional_lock(number: int, lock: Lock, /) -> None: ...
 
 
-def test_a_coroutine_of_a_plain_function_is_refused_for_it_would_run_without_the_lock(
-    locks: LockClient, table: Table
-) -> None:
+def test_a_coroutine_of_a_plain_function_is_refused(locks: LockClient, table: Table) -> None:
     ran: list[int] = []
 
     async def work() -> None:
@@ -158,9 +156,7 @@ def test_a_list_of_names_is_refused_with_the_way_to_nest(names: Any) -> None:  #
     assert "sorted(names)" in refused.value.rule
 
 
-def test_a_function_that_is_decorated_twice_holds_both_locks_from_top_to_bottom(
-    locks: LockClient, table: Table
-) -> None:
+def test_a_function_that_is_decorated_twice_holds_both(locks: LockClient, table: Table) -> None:
     def held() -> list[int]:
         return [table.state(name).held for name in "ab"]
 

@@ -208,9 +208,7 @@ def test_a_coroutine_function_is_decorated_without_parentheses_too() -> None:
     assert inspect.iscoroutinefunction(rebuild)
 
 
-def test_a_function_that_makes_names_is_given_by_its_argument_or_as_a_lambda(
-    locks: LockClient, table: Table
-) -> None:
+def test_a_function_that_makes_names_is_told_from_work(locks: LockClient, table: Table) -> None:
     def name_of(event: int) -> str:
         return f"made/{event}"
 
@@ -233,8 +231,6 @@ def test_a_name_that_other_programs_have_too_is_refused(locks: LockClient) -> No
 
 
 @pytest.mark.parametrize("kind", [staticmethod, classmethod])
-def test_what_is_no_function_yet_is_refused_without_parentheses(
-    kind: Callable[[object], Callable[..., None]],
-) -> None:
+def test_what_is_no_function_yet_is_refused(kind: Callable[[object], Callable[..., None]]) -> None:
     with pytest.raises(InvalidRequest, match="below @staticmethod and @classmethod"):
         locked(kind(handle))

@@ -88,9 +88,7 @@ def test_an_acquisition_that_is_released_while_it_waits_is_lost() -> None:
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-def test_a_service_that_does_not_answer_is_no_refusal_and_what_it_may_have_granted_is_given_back(
-    *, is_done: bool
-) -> None:
+def test_what_a_service_may_have_granted_unanswered_is_given_back(*, is_done: bool) -> None:
     service = Service()
 
     def fail(name: str, *_: object) -> None:
