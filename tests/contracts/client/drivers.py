@@ -112,7 +112,6 @@ class World:
         return store_over(self.table, self.clock)
 
     async def list(self, client: Any, *prefix: str) -> list[LockDescription]:  # noqa: ANN401 - of either kind
-        """What it lists."""
         found = client.list(*prefix)
         return list(found) if isinstance(found, Iterator) else [lock async for lock in found]
 
@@ -129,7 +128,6 @@ class World:
         self.run(play())
 
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
-        """Runs to the end."""
         at_once(scene)
 
     def now(self) -> float:
@@ -149,7 +147,6 @@ class World:
         self.clock.at(seconds, lambda: at_once(action()))
 
     async def lead(self, work: Work, **options: Any) -> Any:  # noqa: ANN401 - as of the client
-        """Leads."""
         return self.locks.lead("a", lambda *args: at_once(work(*args)), **options)
 
     async def told(self, stop: Any, seconds: float) -> None:  # noqa: ANN401 - a leader's event
@@ -157,8 +154,6 @@ class World:
         stop.wait(seconds)
 
     def locked(self, does: Coroutines, name: str, **options: Any) -> Callable[..., Any]:  # noqa: ANN401 - same
-        """A locked function, or a coroutine function."""
-
         @wraps(does)
         def work(*args: object, **named: object) -> Any:  # noqa: ANN401 - same
             return at_once(does(*args, **named))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from aiobotocore.session import get_session
@@ -24,6 +22,7 @@ from fairlock.protocol.outcomes import Queued
 from fairlock.store.context import Event, HandedOver, PushUnknown
 from testbed.localaws import LocalAws
 from tests.support import FakeClock, acquire, store_over
+from tests.unit.client.doubles import descriptors
 
 TABLE = "aio-locks"
 
@@ -41,11 +40,6 @@ def environment(aws: LocalAws, lock_table: str, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv(name, value)
 
 
-def open_files() -> int:
-    gc.collect()
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def test_clients_that_are_closed_leave_nothing_open() -> None:
     async def work() -> None:
         async with AsyncLockClient(TABLE) as locks, locks.hold("a") as lock:
@@ -54,16 +48,16 @@ def test_clients_that_are_closed_leave_nothing_open() -> None:
     async def leave_open() -> AsyncLockClient:
         locks = AsyncLockClient(TABLE)
         await locks.acquire("a", lease=1)
-        left_open.append(open_files())
+        left_open.append(descriptors())
         await locks.close()
         return locks
 
     left_open: list[int] = []
     asyncio.run(work())
-    files, threads = open_files(), threading.active_count()
+    files, threads = descriptors(), threading.active_count()
     for _ in range(5):
         asyncio.run(work())
-    assert (open_files(), threading.active_count()) == (files, threads)
+    assert (descriptors(), threading.active_count()) == (files, threads)
     asyncio.run(leave_open())
     assert left_open[0] > files
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
@@ -36,17 +37,15 @@ RETURNS_OF_THE_LOCK = 2
 
 def is_free(lock: threading.RLock) -> bool:
     """Whether another thread gets it."""
-    got: list[bool] = []
 
-    def look() -> None:
-        got.append(lock.acquire(timeout=0.5))
-        if got[0]:
+    def look() -> bool:
+        got = lock.acquire(timeout=0.5)
+        if got:
             lock.release()
+        return got
 
-    looking = threading.Thread(target=look)
-    looking.start()
-    looking.join(30)
-    return got[0]
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(look).result(30)
 
 
 def moments_after_which(attempt: Callable[[int], tuple[bool, bool]]) -> list[int]:
@@ -289,9 +288,8 @@ def test_a_wait_in_another_thread_is_left_to_that_thread(near: Near) -> None:
     def look(name: str, _request: dict[str, Any]) -> None:
         if name == "transact_write_items" and not found:
             remembered = locks._services.unreleased  # noqa: SLF001 - what is remembered is the point
-            asking = threading.Thread(target=lambda: found.append([*remembered.unsettled()]))
-            asking.start()
-            asking.join(30)
+            with ThreadPoolExecutor(1) as pool:
+                found.append([*pool.submit(remembered.unsettled).result(30)])
 
     near.table.before = look
     with suppress(LockWaitTimeout):

@@ -6,7 +6,6 @@ import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import boto3
@@ -14,7 +13,7 @@ import pytest
 
 from fairlock import LockClient
 from testbed.localaws import LocalAws
-from tests.unit.client.doubles import Table
+from tests.unit.client.doubles import Table, descriptors
 
 CYCLES = 500
 CLIENTS = 10
@@ -28,11 +27,6 @@ def ours() -> NewThreads:
     """Gives the names of all threads that were started since this test began."""
     before = set(threading.enumerate())
     return lambda: sorted(thread.name for thread in threading.enumerate() if thread not in before)
-
-
-def descriptors() -> int:
-    gc.collect()
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_hundreds_of_cycles_leave_no_thread_and_no_lock_behind(ours: NewThreads) -> None:
