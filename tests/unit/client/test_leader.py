@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
 from fairlock import (
-    InvalidRequest,
     Lock,
     LockEvent,
 )
@@ -73,32 +71,3 @@ def test_a_signal_that_raises_ends_the_leader_and_frees_its_lock(locks: FakeLock
     with pytest.raises(SystemExit):
         locks.lead("exporter", work)
     assert locks.another().try_acquire("exporter") is not None
-
-
-async def coroutine_function(_lock: object, _stop: object) -> None:
-    """A work for the other client."""
-
-
-class AsyncCallable:
-    async def __call__(self, _lock: object, _stop: object) -> None:
-        """Also a work for the other client."""
-
-
-FUNCTION = "work: must be a function; AsyncLockClient.lead takes a coroutine"
-WRONG: dict[str, tuple[Any, str]] = {
-    "none": (None, "work: must be a function that takes the lock and the stop event"),
-    "no argument": (lambda: None, "work: must take two arguments"),
-    "three arguments": (lambda _lock, _stop, _more: None, "work: must take two arguments"),
-    "a coroutine function": (coroutine_function, FUNCTION),
-    "a partial one": (partial(coroutine_function), FUNCTION),
-    "an object that is one": (AsyncCallable(), FUNCTION),
-}
-
-
-@pytest.mark.parametrize(("work", "told"), WRONG.values(), ids=WRONG)
-def test_wrong_work_is_told_at_once_and_nothing_is_written(
-    locks: FakeLockClient, work: Callable[..., Any], told: str
-) -> None:
-    with pytest.raises(InvalidRequest, match=told):
-        locks.lead("exporter", work)
-    assert locks.table.requests == []

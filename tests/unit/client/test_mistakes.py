@@ -73,7 +73,9 @@ async def later(_lock: object, _reason: object = "") -> None:
 
 
 class Job:
-    """What is no function."""
+    """What is no function; and what makes objects that are coroutine functions."""
+
+    async def __call__(self, _lock: object, _stop: object) -> None: ...
 
 
 # Arguments of `acquire`, and what the error says of them.
@@ -163,6 +165,7 @@ def with_asyncio(call: Callable[[Any, Any], object]) -> None:
 AWAIT = "which has not run yet: write `await` before it"
 NO_TABLE = "table of a stack make the client by from_stack (got "
 A_CLIENT = 'must be a client, as boto3.client("dynamodb") makes it, and no resource'
+A_FUNCTION = "work: must be a function; AsyncLockClient.lead takes a coroutine"
 BY_NAME = "arguments: must be given by name: "
 MISTAKES: list[tuple[str, Callable[[], object]]] = [
     *((text, partial(fake().acquire, **{"name": "a", **given})) for text, given in ACQUIRE),
@@ -214,6 +217,10 @@ MISTAKES: list[tuple[str, Callable[[], object]]] = [
     ("release(name, owner_id); a Lock has lock.rele", lambda: fake().release(released())),
     ("proves ownership: pass lock.owner_id", lambda: fake().release("a", released())),
     ("proves ownership: pass lock.owner_id", lambda: fake().adopt("a", released())),
+    ("work: must be a function that takes the lock and", lambda: fake().lead("a", None)),
+    ("work: must take two arguments: the lock, and the", lambda: fake().lead("a", no_arguments)),
+    ("work: must take two arguments", lambda: fake().lead("a", lambda _a, _b, _c: None)),
+    *((A_FUNCTION, partial(fake().lead, "a", work)) for work in (later, partial(later), Job())),
     ("safe_period: must be below 6.46 with a lease of", lambda: fake(safe_period=20, lease=10)),
     ("heartbeat_every: must be below 6.46 with a lea", lambda: fake(heartbeat_every=20, lease=10)),
     ("at least 23.82 s (got 10)", lambda: fake(safe_period=20).acquire("a", lease=10)),
