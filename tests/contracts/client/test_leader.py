@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
-from fairlock import ClientUnusable, InvalidRequest, LockLost, LockStoreUnavailable
+from fairlock import (
+    ClientUnusable,
+    InvalidRequest,
+    LockEvent,
+    LockLost,
+    LockStoreUnavailable,
+)
 from fairlock.client import leader
-from tests.contracts.client.drivers import World, change, done, inside
+from tests.contracts.client.drivers import Threads, World, change, done, inside
 
 LEASE = 60
 SAFE = LEASE / 3
@@ -218,3 +224,57 @@ async def test_a_leader_and_its_work_do_not_wait_for_themselves(world: World) ->
 
     with pytest.raises(InvalidRequest, match="wait for itself"):
         await led(world, work)
+
+
+# Work in a thread, which no one can cancel.
+
+in_a_thread = pytest.mark.parametrize("world", [Threads], indirect=True)
+
+
+@in_a_thread
+async def test_work_that_goes_on_after_its_lease_is_warned_of(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    terms: list[int] = []
+
+    async def work(world: World, lock: Any, _stop: object) -> None:  # noqa: ANN401 - of either client
+        terms.append(lock.fencing_token)
+        if len(terms) == 1:
+            world.table.is_down = True
+            await world.sleep(2 * LEASE)
+            world.table.is_down = False
+
+    await led(world, work, lease=LEASE)
+    assert "lock 'a' is lost, and its work goes on: another process may lead" in caplog.text
+    assert len(terms) == 2
+
+
+@in_a_thread
+async def test_a_leader_that_waits_is_told_in_the_moment_of_its_loss(world: World) -> None:
+    moments: list[float] = []
+
+    def note(event: LockEvent) -> None:
+        if event.kind == "Lost":
+            moments.append(world.now())
+
+    async def work(world: World, lock: Any, stop: Any) -> None:  # noqa: ANN401 - an event
+        force_release = world.another().force_release
+        by_force = {"fencing_token": lock.fencing_token, "reason": "it hangs"}
+        if not moments:
+            world.at(5, lambda: force_release("a", **by_force))
+            await world.told(stop, 1000)
+            moments.append(world.now())
+
+    world.locks = world.another("test", on_event=note)
+    await led(world, work, lease=50)  # Its heartbeats come between two looks of a second.
+    assert moments == [12.5, 12.5]
+
+
+@in_a_thread
+async def test_a_signal_that_raises_ends_the_leader_and_frees_its_lock(world: World) -> None:
+    async def work(_world: World, _lock: object, _stop: object) -> None:
+        raise SystemExit(0)  # As a handler of SIGTERM does, in the middle of the work.
+
+    with pytest.raises(SystemExit):
+        await led(world, work)
+    assert world.table.state("a").held == 0

@@ -263,14 +263,6 @@ async def test_a_write_that_is_cancelled_and_made_again_is_done_once(
         assert not lock.lost.is_set()
 
 
-async def test_the_next_write_has_a_token_of_its_own(slow: Far) -> None:
-    async with a_lock(slow) as lock:
-        await timed_out(lock.transact_write([DEPOSIT], token="one"), after=0.2)
-        for token in ("one", "two", "one"):
-            await lock.transact_write([DEPOSIT], token=token)
-        assert balance(slow) == 20
-
-
 async def test_the_same_write_of_two_tasks_at_once_is_one_if_it_has_a_token(slow: Far) -> None:
     async with a_lock(slow) as lock:
         await asyncio.gather(*(lock.transact_write([DEPOSIT], token="one") for _ in range(2)))
