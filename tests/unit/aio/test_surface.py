@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -26,17 +24,6 @@ from fairlock.testing.fake_async_client import _Awaitable
 from fairlock.testing.fake_table import FakeTable
 from tests.unit.client.doubles import virtual_loop
 
-WITHOUT_EXTRA = """
-import sys
-sys.modules["aiobotocore"] = None
-from fairlock import *
-from fairlock import LockClient
-try:
-    from fairlock import AsyncLockClient
-except ImportError as error:
-    print(error)
-"""
-
 
 def parameters_of(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
     signature = inspect.signature(function)
@@ -52,16 +39,6 @@ def test_a_client_and_a_lock_have_the_methods_of_their_namesakes_which_take_the_
     for name in public - {"adopt"}:
         if callable(method := getattr(namesake, name)):
             assert parameters_of(getattr(kind, name)) == parameters_of(method), name
-
-
-def test_without_the_extra_the_error_names_it_and_the_rest_works() -> None:
-    told = subprocess.run(
-        [sys.executable, "-c", WITHOUT_EXTRA], capture_output=True, text=True, check=True
-    )
-    assert told.stdout == (
-        "AsyncLockClient needs aiobotocore and greenlet, an optional part of Fairlock: "
-        "install Fairlock from its repository with the extra 'async'\n"
-    )
 
 
 # The bridge: synchronous code that waits, in a coroutine.
