@@ -12,7 +12,7 @@ import re
 import pytest
 
 from fairlock import LockLost, LockStoreUnavailable
-from tests.contracts.client.drivers import LEASE, OWN, Told, World, done, inside
+from tests.contracts.client.drivers import OWN, Told, World, done, inside
 from tests.support import logged_here
 from tests.support.faulty_table import refusal
 
@@ -135,16 +135,6 @@ async def test_what_a_callback_raises_is_logged(
     await world.sleep(11)
     assert "on_lost of lock 'a' failed" in caplog.text
     assert "as the test wants it" in caplog.text
-
-
-async def test_a_process_that_was_frozen_is_told_before_any_heartbeat(world: World) -> None:
-    lock = await done(world.client().acquire("a"))
-    await world.sleep(5)
-    world.stall(LEASE + 1)
-    assert lock.lost.is_set()
-    assert lock.remaining == 0
-    with pytest.raises(LockLost, match="its lease is over"):
-        lock.check()
 
 
 async def test_after_the_release_no_heartbeat_is_sent(world: World) -> None:

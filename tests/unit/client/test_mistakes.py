@@ -183,6 +183,8 @@ MISTAKES: list[tuple[str, Callable[[], object]]] = [
     (f'{BY_NAME}hold_all(["a", "b"], …), one list of', lambda: fake().hold_all("a", "b")),
     (f"{BY_NAME}close(release=1)", lambda: fake().close(1)),
     (f"{BY_NAME}locked(name, if_taken=…)", lambda: decorate("a", "skip")),
+    ("decorate the function once for each", lambda: decorate(["b", "a"])(no_arguments)),
+    ("to bottom in the order of sorted(names), or", lambda: decorate({"b", "a"})(no_arguments)),
     ("use acquire or hold, which wait (got 5)", lambda: fake().try_acquire("a", max_wait=5)),
     ("release takes no arguments (got True)", lambda: released().release(force=True)),
     ("release: must be True or False (got text of 2", lambda: fake().close(release="no")),

@@ -147,15 +147,6 @@ async def test_a_client_of_the_wrong_kind_is_refused(locks: LockClient) -> None:
         locked("a", client=FakeAsyncLockClient())(plain)()
 
 
-@pytest.mark.parametrize("names", [["b", "a"], ("a", "b"), {"a"}])
-def test_a_list_of_names_is_refused_with_the_way_to_nest(names: Any) -> None:  # noqa: ANN401 - odd things
-    with pytest.raises(InvalidRequest) as refused:
-        locked(names)(lambda: None)
-    assert refused.value.field == "name"
-    assert "decorate the function once for each" in refused.value.rule
-    assert "sorted(names)" in refused.value.rule
-
-
 def test_a_function_that_is_decorated_twice_holds_both(locks: LockClient, table: Table) -> None:
     def held() -> list[int]:
         return [table.state(name).held for name in "ab"]

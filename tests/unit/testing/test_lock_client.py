@@ -246,12 +246,6 @@ def test_a_locked_function_is_renewed_and_a_handler_has_the_lease_of_its_invocat
     assert fairlock_locks.table.requests.count("update_item") > 2 + 2
 
 
-def test_without_a_fixture_a_locked_function_has_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FAIRLOCK_TABLE_NAME", raising=False)
-    with pytest.raises(InvalidRequest, match="FAIRLOCK_TABLE_NAME"):
-        report_of_plugin(ManualClock())
-
-
 def test_an_asyncio_client_is_made_without_a_loop(
     fairlock_async_locks: FakeAsyncLockClient,
 ) -> None:
