@@ -117,9 +117,8 @@ def test_a_lock_inside_itself_is_an_error_at_once_wherever_that_is_and_its_sibli
     [message] = set(told)
     assert "it would wait for itself" in message
     assert all([owner_id] == found for owner_id, found in holders)
-    assert len({owner_id for owner_id, _ in holders}) == (
-        1 if around in ("the root", "a child") else 2
-    )
+    siblings = 1 if around in {"the root", "a child"} else 2
+    assert len({owner_id for owner_id, _ in holders}) == siblings
     assert service.state(LOCK).held == 0
 
 
