@@ -26,21 +26,11 @@ from fairlock.testing.fake_async_client import _Awaitable
 from tests.contracts.client.drivers import Threads, World, done
 from tests.support import acquire, heartbeat
 from tests.support.faulty_table import lost_reply
-from tests.unit.client.doubles import without_date
+from tests.unit.client.doubles import unchanged, without_date
 
 TWO_HOURS = 7200.0
 NO_HEARTBEATS: dict[str, Any] = {"heartbeat_every": math.inf, "safe_period": 1}
 AWS = "https://dynamodb.eu-west-1.amazonaws.com"
-
-
-def dated_off(world: World, seconds: float) -> Callable[[dict[str, str]], None]:
-    """The Dates of a front end whose clock is so many seconds ahead."""
-
-    def change(headers: dict[str, str]) -> None:
-        now = world.clock.wall_ms() / 1000
-        headers["date"] = formatdate(math.floor(now + seconds), usegmt=True)
-
-    return change
 
 
 async def crash(client: Any, **wanted: Any) -> None:  # noqa: ANN401 - a client, as of acquire
@@ -91,9 +81,10 @@ async def test_the_date_of_another_answer_judges_no_lease(world: World) -> None:
     """A front end an hour ahead has answered for another lock."""
     lock = await done(world.another().acquire("a"))
     ben = world.another("ben")
-    world.table.answers = dated_off(world, 3600)
+    ahead = formatdate(world.clock.wall_ms() / 1000 + 3600, usegmt=True)
+    world.table.answers = lambda headers: headers.update(date=ahead)
     await done(ben.try_acquire("b"))
-    world.table.answers = dated_off(world, 0)
+    world.table.answers = unchanged
     assert await done(ben.try_acquire("a")) is None
     lock.check()
 

@@ -43,17 +43,16 @@ def holder(owner_id: str, token: int, **fields: Any) -> Holder:  # noqa: ANN401 
     )
 
 
-def held_by(owner_id: str, token: int, *, waiters: tuple[Waiter, ...] = ()) -> SeenLock:
+def held_by(owner_id: str, token: int, *waiters: str) -> SeenLock:
+    """By one, while others may wait."""
     state = LockState(fencing_token=token, held=1, holders=(holder(owner_id, token),))
-    seen_at = 5 if waiters else -math.inf
-    return SeenLock(state=state, waiters=waiters, queue_seen_at=seen_at, date_ms=START_MS)
-
-
-def waiter_of(owner_id: str) -> Waiter:
-    request = AcquireRequest(lock_name=NAME, owner_id=owner_id)
-    return Waiter(
-        request=request, entered_at_ms=START_MS, asked_at_ms=START_MS, expires_at_ms=START_MS
+    times = dict.fromkeys(("entered_at_ms", "asked_at_ms", "expires_at_ms"), START_MS)
+    queue = tuple(
+        Waiter(request=AcquireRequest(lock_name=NAME, owner_id=waiter), **times)
+        for waiter in waiters
     )
+    seen_at = 5 if waiters else -math.inf
+    return SeenLock(state=state, waiters=queue, queue_seen_at=seen_at, date_ms=START_MS)
 
 
 @pytest.fixture
@@ -140,10 +139,10 @@ def test_the_time_of_a_grant_is_the_time_for_which_the_last_holder_held(
 
 
 def test_the_oldest_waiters_are_known_for_a_second(waiters: LocalWaiters, me: LocalWaiter) -> None:
-    queue, next_one = me.queue, waiter_of("one-more")
-    waiters.note(NAME, held_by(OTHER, 8, waiters=(next_one,)), 5.0)
+    queue = me.queue
+    waiters.note(NAME, held_by(OTHER, 8, "one-more"), 5.0)
     waiters.note(NAME, held_by(OTHER, 8), 5.5)
-    assert queue.seen_by_holder(6.0).waiters == (next_one,)
+    assert [one.request.owner_id for one in queue.seen_by_holder(6.0).waiters] == ["one-more"]
     assert queue.seen_by_holder(6.1).waiters == ()
     waiters.note(NAME, held_by("one-more", 9), 5.6)
     assert queue.seen_by_holder(5.7).waiters == ()
@@ -193,48 +192,44 @@ def test_a_waiter_polls(sentence: str) -> None:
         assert poll_seconds(**{**usual, **given}, random=lambda: 1) == seconds, given
 
 
-def seen(token: int, *waiters: str) -> SeenLock:
-    return SeenLock(state=LockState(fencing_token=token), waiters=tuple(map(waiter_of, waiters)))
-
-
 def test_each_grant_brings_a_waiter_nearer_and_the_queue_corrects_it(me: LocalWaiter) -> None:
     queue = me.queue
     position = QueuePosition(queue, began=0)
-    queue.note(seen(10), 1)
-    position.note(6, seen(10))
+    queue.note(held_by(OTHER, 10), 1)
+    position.note(6, held_by(OTHER, 10))
     assert position.ahead == 5
-    queue.note(seen(13), 2)
+    queue.note(held_by(OTHER, 13), 2)
     assert position.ahead == 2
-    assert position.correct(ME, seen(13, "one-more", ME)) is False
+    assert position.correct(ME, held_by(OTHER, 13, "one-more", ME)) is False
     assert position.ahead == 1
-    queue.note(seen(20), 3)
+    queue.note(held_by(OTHER, 20), 3)
     assert position.ahead == 0
 
 
 def test_a_waiter_that_is_not_where_it_thought_counts_again(me: LocalWaiter) -> None:
     queue = me.queue
     position = QueuePosition(queue, began=0)
-    queue.note(seen(10), 1)
-    position.note(2, seen(10))
-    assert position.correct(ME, seen(10, "one-more", "another")) is True
-    position.note(9, seen(10))
-    assert position.correct(ME, seen(10, "one-more", "another")) is False
+    queue.note(held_by(OTHER, 10), 1)
+    position.note(2, held_by(OTHER, 10))
+    assert position.correct(ME, held_by(OTHER, 10, "one-more", "another")) is True
+    position.note(9, held_by(OTHER, 10))
+    assert position.correct(ME, held_by(OTHER, 10, "one-more", "another")) is False
 
 
 def test_outside_of_a_full_queue_a_waiter_polls_as_one_behind_all_others(me: LocalWaiter) -> None:
     """Thousands may be outside of a hot lock: each as the next in line would overload it."""
     queue = me.queue
     position = QueuePosition(queue, began=0)
-    queue.note(seen(10, "owner-id-of-ben"), 100)
+    queue.note(held_by(OTHER, 10, "owner-id-of-ben"), 100)
 
     def seconds() -> float:
         return position.seconds_to_poll(100, longest=5, until_free=math.inf, random=lambda: 1)
 
     assert seconds() < 0.1, "the next in line"
     position.note_outside()
-    assert not position.correct(ME, seen(10, "owner-id-of-ben"))
+    assert not position.correct(ME, held_by(OTHER, 10, "owner-id-of-ben"))
     assert seconds() == 5
-    position.note(2, seen(10))
+    position.note(2, held_by(OTHER, 10))
     assert position.ahead == 1, "it has a place now"
 
 
