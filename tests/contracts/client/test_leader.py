@@ -9,13 +9,7 @@ from typing import Any
 
 import pytest
 
-from fairlock import (
-    ClientUnusable,
-    InvalidRequest,
-    LockEvent,
-    LockLost,
-    LockStoreUnavailable,
-)
+from fairlock import ClientUnusable, InvalidRequest, LockEvent, LockLost, LockStoreUnavailable
 from fairlock.client import leader
 from tests.contracts.client.drivers import Threads, World, change, done, inside
 

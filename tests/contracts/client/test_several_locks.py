@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairlock import (
-    InvalidRequest,
-    LockLost,
-    LockStoreUnavailable,
-    LockWaitTimeout,
-)
+from fairlock import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.testing import FakeLockClient
 from tests.contracts.client.drivers import Tasks, World, done, inside
 

@@ -11,13 +11,7 @@ from typing import Any
 
 import pytest
 
-from fairlock import (
-    AsyncLock,
-    AsyncLockClient,
-    Lock,
-    LockClient,
-    LockEvent,
-)
+from fairlock import AsyncLock, AsyncLockClient, Lock, LockClient, LockEvent
 from fairlock.aio.bridge import BridgedMutex, run, wait_for
 from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
 from fairlock.testing.fake_async_client import _Awaitable

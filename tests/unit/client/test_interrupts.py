@@ -12,14 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from fairlock import (
-    ClientUnusable,
-    Lock,
-    LockClient,
-    LockStoreUnavailable,
-    LockWaitTimeout,
-    locked,
-)
+from fairlock import ClientUnusable, Lock, LockClient, LockStoreUnavailable, LockWaitTimeout, locked
 from fairlock.client.reporting import LockEventKind, LockEvents
 from tests.support import Operations, acquire, release, store_over
 from tests.support.faulty_table import READS, FaultyTable, fault

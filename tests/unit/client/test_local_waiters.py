@@ -12,12 +12,7 @@ import pytest
 from fairlock.backoff import poll_seconds
 from fairlock.client.arguments import Timing
 from fairlock.client.local_lease import LeaseState, LocalLease
-from fairlock.client.local_waiters import (
-    FreePermit,
-    LocalWaiter,
-    LocalWaiters,
-    QueuePosition,
-)
+from fairlock.client.local_waiters import FreePermit, LocalWaiter, LocalWaiters, QueuePosition
 from fairlock.clock import FRONT_END_MS
 from fairlock.protocol.model import AcquireRequest, Grant, Holder, LockState, SeenLock, Waiter
 from fairlock.testing import FakeLockClient

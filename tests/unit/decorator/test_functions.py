@@ -14,14 +14,7 @@ from typing import Any
 
 import pytest
 
-from fairlock import (
-    AsyncLockClient,
-    InvalidRequest,
-    Lock,
-    LockClient,
-    LockWaitTimeout,
-    locked,
-)
+from fairlock import AsyncLockClient, InvalidRequest, Lock, LockClient, LockWaitTimeout, locked
 from fairlock.decorator import default_clients
 from fairlock.testing import FakeAsyncLockClient, ManualClock
 from tests.support import LambdaContextStub

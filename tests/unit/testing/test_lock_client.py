@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import fairlock.testing
-from fairlock import (
-    ClientUnusable,
-    InvalidRequest,
-    Lock,
-    locked,
-)
+from fairlock import ClientUnusable, InvalidRequest, Lock, locked
 from fairlock.testing import (
     FakeAsyncLockClient,
     FakeLockClient,
