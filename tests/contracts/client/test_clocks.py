@@ -90,8 +90,7 @@ async def test_the_date_of_another_answer_judges_no_lease(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dead", "skew"),
-    [(0, 0), (TWO_HOURS, 0), (-TWO_HOURS, 0), (0, TWO_HOURS), (0, -TWO_HOURS)],
+    ("dead", "skew"), [(0, 0), (TWO_HOURS, 0), (-TWO_HOURS, 0), (0, TWO_HOURS), (0, -TWO_HOURS)]
 )
 @pytest.mark.parametrize("lived_seconds", [0, 50])
 async def test_a_waiter_replaces_a_dead_holder_its_lease_and_at_most_5_s_after_its_last_renewal(

@@ -120,10 +120,7 @@ def hold_without_main_thread() -> None:
     locks = LockClient("locks", client=table, **settings)
     told = threading.Event()
     lock = locks.acquire("a", on_danger=lambda _lock, _reason: told.set())
-    answer = {
-        "renewed": table.does_more(3, seconds=LEASE_SECONDS),
-        "lost": lock.lost.is_set(),
-    }
+    answer = {"renewed": table.does_more(3, seconds=LEASE_SECONDS), "lost": lock.lost.is_set()}
     table.is_down = True
     answer["told of danger"] = told.wait(LEASE_SECONDS)
     table.is_down = False

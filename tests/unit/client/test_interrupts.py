@@ -81,10 +81,7 @@ def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(near
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), TimeLimitError()], ids=repr)
 def test_an_interrupted_release_is_tried_once_more_and_the_interrupt_goes_on(
-    near: Near,
-    error: BaseException,
-    *,
-    when: Literal["before", "after"],
+    near: Near, error: BaseException, *, when: Literal["before", "after"]
 ) -> None:
     """Also at the end of a block, and one that is no more than an Exception: nothing is logged."""
     told: list[Lock] = []
@@ -124,9 +121,7 @@ def test_what_is_free_or_over_is_not_remembered(near: Near) -> None:
 
 
 def moments_that_leave_the_lock(
-    near: Near,
-    use: Callable[[LockClient], object],
-    within: str,
+    near: Near, use: Callable[[LockClient], object], within: str
 ) -> list[int]:
     """Interrupts a use of a lock; after some moments only its client knows of it."""
 

@@ -29,12 +29,7 @@ def holder(owner_id: str, token: int, **fields: Any) -> Holder:  # noqa: ANN401 
     """For a minute, and from now on, unless it is said otherwise."""
     given = {"acquired_at_ms": START_MS, "expires_at_ms": START_MS + 60_000, "limit": 1, **fields}
     return Holder(
-        owner_id=owner_id,
-        owner_name="",
-        lease_ms=60_000,
-        revision=1,
-        fencing_token=token,
-        **given,
+        owner_id=owner_id, owner_name="", lease_ms=60_000, revision=1, fencing_token=token, **given
     )
 
 

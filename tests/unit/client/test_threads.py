@@ -200,9 +200,7 @@ def program() -> Iterator[Program]:
 
 @IN_EACH_REQUEST
 def test_a_handler_may_close_and_give_back_all_other_locks(
-    program: Program,
-    request_of: Callable[[Lock], object],
-    caplog: pytest.LogCaptureFixture,
+    program: Program, request_of: Callable[[Lock], object], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert program.interrupted(request_of, lambda: program.locks.close(release=True))
     assert program.table.state("b").held == 0

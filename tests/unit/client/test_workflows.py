@@ -51,13 +51,7 @@ class StepFunctions:
 def queue_a_workflow(near: Near) -> Operations:
     workflow = store_over(near.table, near.clock)
     workflow.acquire(
-        acquire(
-            "billing",
-            lock_name="a",
-            execution_arn=EXECUTION,
-            waits=True,
-            task_token="token-1",
-        )
+        acquire("billing", lock_name="a", execution_arn=EXECUTION, waits=True, task_token="token-1")
     )
     return workflow
 
@@ -74,10 +68,7 @@ def test_a_client_that_leaves_hands_over_to_the_workflow_that_waits(near: Near) 
 
 @pytest.mark.parametrize("is_made", [True, False])
 def test_a_workflow_that_cannot_be_told_is_no_error_but_is_logged(
-    near: Near,
-    store_events: list[Event],
-    *,
-    is_made: bool,
+    near: Near, store_events: list[Event], *, is_made: bool
 ) -> None:
     """A permission is missing, or there is no region for a client of Step Functions."""
     refusing = StepFunctions(refuses=client_error("AccessDeniedException"))
@@ -100,9 +91,7 @@ def workflow_overdue(near: Near) -> None:
 
 @pytest.mark.parametrize("status", ["RUNNING", "ABORTED", "unknown"])
 def test_the_lock_of_a_workflow_is_taken_only_if_that_is_over(
-    near: Near,
-    store_events: list[Event],
-    status: str,
+    near: Near, store_events: list[Event], status: str
 ) -> None:
     workflow_overdue(near)
     refuses = client_error("AccessDeniedException") if status == "unknown" else None
