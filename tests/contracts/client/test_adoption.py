@@ -8,7 +8,7 @@ import pytest
 
 from fairlock import LockLost
 from fairlock.protocol.model import ForceReleaseRequest, Grant, ReleaseRequest
-from tests.contracts.client.drivers import World, done, inside
+from tests.contracts.client.drivers import Told, World, done, inside
 from tests.support import acquire, owner
 from tests.support.store_bench import RUN
 
@@ -70,20 +70,6 @@ async def test_the_release_of_an_adopted_lock_hands_over_and_ends_its_claim(worl
         lock.check()
 
 
-async def test_a_loss_is_told_to_the_one_who_adopted(world: World) -> None:
-    grant = granted(world)
-    told: list[str] = []
-    client = world.another()
-    lock = await done(
-        client.adopt("a", grant.owner_id, on_lost=lambda _lock, reason: told.append(reason))
-    )
-    world.store().release(ReleaseRequest(lock_name="a", owner_id=grant.owner_id))
-    with pytest.raises(LockLost):
-        await done(lock.heartbeat())
-    await done(client.close())
-    assert told == ["another owner has it, or it was freed by force"]
-
-
 @pytest.mark.parametrize("before", ["no one ever held", "released", "between"])
 async def test_what_is_not_held_is_refused_without_a_write(world: World, before: str) -> None:
     store = world.store()
@@ -118,8 +104,8 @@ def free(world: World, grant: Grant) -> None:
 
 async def test_a_lock_is_lost_if_its_owner_id_was_granted_it_again(world: World) -> None:
     """As by a redriven workflow; a client that adopts the new grant holds it."""
-    first = granted(world)
-    lock = await done(world.another().adopt("a", first.owner_id))
+    first, told = granted(world), Told(world)
+    lock = await done(world.another().adopt("a", first.owner_id, **told.callbacks()))
     free(world, first)
     second = granted(world)
     with pytest.raises(LockLost, match="another fencing token"):
@@ -130,6 +116,8 @@ async def test_a_lock_is_lost_if_its_owner_id_was_granted_it_again(world: World)
     await done(again.heartbeat())
     assert again.fencing_token == second.fencing_token
     assert await done(again.release())
+    await done(world.clients[0].close())
+    assert told.reasons == ["its owner_id has a grant with another fencing token"]
 
 
 async def test_a_release_does_not_end_a_later_grant_of_the_same_owner_id(world: World) -> None:

@@ -62,17 +62,16 @@ async def led(world: World, work: Callable[..., Any] = now, **options: Any) -> A
     return await world.lead(call, **options)
 
 
-async def test_a_leader_acquires_works_and_releases_with_two_requests(world: World) -> None:
-    assert await led(world) == 0
-    assert world.table.requests == ["update_item"] * 2
-
-
-async def test_describe_tells_who_leads(world: World) -> None:
+async def test_a_leader_works_between_two_requests_and_describe_tells_who_leads(
+    world: World,
+) -> None:
     async def work(world: World, _lock: object, _stop: object) -> None:
+        assert world.table.requests == ["update_item"]
         [holder] = (await done(world.another().describe("a"))).holders
         assert (holder.owner_name, holder.data) == ("host-1", {"url": "http://host-1"})
 
     await led(world, work, owner_name="host-1", data={"url": "http://host-1"})
+    assert world.table.writes() == 2
 
 
 @pytest.mark.parametrize("seconds", [1000, 3600])

@@ -11,7 +11,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from fairlock import ClientUnusable, LockStoreUnavailable, LockWaitTimeout
-from fairlock.client.local_waiters import LocalQueue
 from fairlock.clock import FRONT_END_MS
 from fairlock.protocol.model import ForceReleaseRequest
 from fairlock.protocol.schema import holder_attribute, token_attribute
@@ -304,18 +303,3 @@ async def test_a_waiter_of_a_client_closed_as_it_is_granted_gives_it_back(world:
     with pytest.raises(ClientUnusable):
         (await done(world.clients[0].acquire("a", max_wait=60))).check()
     assert world.table.traces("a") == []
-
-
-async def test_a_wrong_wake_is_only_a_poll(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    added, first = LocalQueue.add, await held(world)
-
-    def add_and_wake(queue: LocalQueue, *args: Any) -> object:  # noqa: ANN401 - as it was called
-        waiter = added(queue, *args)
-        for seconds in (1, 2, 3):
-            world.at(seconds, waiter.alarm.ring)
-        return waiter
-
-    monkeypatch.setattr(LocalQueue, "add", add_and_wake)
-    with pytest.raises(LockWaitTimeout):
-        await done(world.clients[0].acquire("a", max_wait=20))
-    first.check()

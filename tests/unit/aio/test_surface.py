@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fairlock import AsyncLock, AsyncLockClient, Lock, LockClient, LockEvent
-from fairlock.aio.bridge import BridgedMutex, run, wait_for
+from fairlock.aio.bridge import run, wait_for
 from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
 from fairlock.testing.fake_async_client import _Awaitable
 from fairlock.testing.fake_table import FakeTable
@@ -105,19 +105,6 @@ async def test_the_code_sees_the_context_variables_of_its_task() -> None:
         return await run(lambda: nap(1, "") + _who.get())
 
     assert [*await asyncio.gather(tell("anna"), tell("berta"))] == ["anna", "berta"]
-
-
-async def test_a_lock_on_the_bridge_lets_one_in_at_a_time() -> None:
-    lock, inside = BridgedMutex(), []
-
-    def work() -> None:
-        with lock:
-            inside.append("in")
-            nap(1, "")
-            inside.append("out")
-
-    await asyncio.gather(run(work), run(work), run(work))
-    assert inside == ["in", "out"] * 3
 
 
 def test_waiting_off_the_bridge_is_a_defect_that_says_so() -> None:
