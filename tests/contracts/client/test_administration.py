@@ -68,9 +68,7 @@ USES: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("use", USES)
-async def test_a_forced_release_is_a_loss_at_the_holders_next_request(
-    world: World, use: str
-) -> None:
+async def test_a_forced_release_is_a_loss_at_the_next_request(world: World, use: str) -> None:
     lock, olga = await anna_and_olga(world)
     await force(olga, lock)
     lock.check()  # It has not asked yet: no lease can do better.

@@ -210,9 +210,7 @@ async def test_a_block_taken_for_the_lock_says_what_to_write(world: World) -> No
             pass
 
 
-async def test_a_dropped_lock_that_is_renewed_is_pointed_out_once_and_lives_on(
-    world: World,
-) -> None:
+async def test_a_dropped_lock_that_is_renewed_is_pointed_out_once_and_goes_on(world: World) -> None:
     told: list[Any] = []
 
     async def stall() -> None:

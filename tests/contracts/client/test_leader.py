@@ -62,9 +62,7 @@ async def led(world: World, work: Callable[..., Any] = now, **options: Any) -> A
     return await world.lead(call, **options)
 
 
-async def test_a_leader_works_between_two_requests_and_describe_tells_who_leads(
-    world: World,
-) -> None:
+async def test_a_leader_sends_two_requests_and_describe_tells_who_leads(world: World) -> None:
     async def work(world: World, _lock: object, _stop: object) -> None:
         assert world.table.requests == ["update_item"]
         [holder] = (await done(world.another().describe("a"))).holders

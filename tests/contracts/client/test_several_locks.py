@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from fairlock import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.testing import FakeLockClient
-from tests.contracts.client.drivers import Tasks, World, done, inside
+from tests.contracts.client.drivers import World, done, inside
 
 PAIR = ["ben", "anna"]
-LISTS = (["a", "b", "c"], ["c", "b", "a"], ["b", "a", "c"], ["c", "a"])
 
 
 async def test_a_body_has_all_locks_in_the_order_of_the_list_and_leaves_none(world: World) -> None:
@@ -29,7 +26,10 @@ async def test_a_body_has_all_locks_in_the_order_of_the_list_and_leaves_none(wor
 
 
 async def test_locks_are_taken_by_the_bytes_of_names_and_released_in_reverse(world: World) -> None:
-    """UTF-16, as JavaScript and Java sort, has the two last ones the other way round."""
+    """In the order of their lists, callers of crossed lists would wait for each other.
+
+    UTF-16, as JavaScript and Java sort, has the two last ones the other way round.
+    """
     happened: list[tuple[str, str]] = []
     client = world.another(on_event=lambda event: happened.append((event.kind, event.lock_name)))
     async with inside(client.hold_all(["😀", "b", "\uff5e", "B", "é"])):
@@ -83,22 +83,6 @@ def test_an_interrupt_while_the_second_is_waited_for_leaves_none() -> None:
             pass
         other.release()
         assert [(lock.holders, lock.waiters.count) for lock in locks.list()] == [((), 0)] * 2
-
-
-@pytest.mark.parametrize("world", [Tasks], indirect=True)
-async def test_callers_with_crossed_lists_all_have_their_turn(world: World) -> None:
-    """In the order of their lists they would wait for each other."""
-    inside_of = set[str]()
-
-    async def caller(number: int, names: Sequence[str]) -> None:
-        async with world.client(f"caller {number}").hold_all(names, max_wait=30) as held:
-            assert [lock.name for lock in held] == names
-            assert not inside_of & set(names)
-            inside_of.update(names)
-            await asyncio.sleep(1)
-            inside_of.difference_update(names)
-
-    await asyncio.gather(*(caller(number, names) for number, names in enumerate(LISTS)))
 
 
 async def test_an_unknown_outcome_of_one_is_no_grant_of_any(world: World) -> None:

@@ -145,9 +145,7 @@ async def test_behind_a_dead_holder_its_lease_is_waited_for(world: World, *, sha
         assert 30 < world.now() - began <= 35
 
 
-async def test_a_reader_is_renewed_and_one_released_by_force_leaves_it(
-    world: World,
-) -> None:
+async def test_a_reader_is_renewed_and_one_released_by_force_leaves_it(world: World) -> None:
     stays, goes = [await done(world.another().acquire("a", shared=True)) for _ in range(2)]
     await done(world.locks.force_release("a", fencing_token=goes.fencing_token, reason="it hangs"))
     await world.sleep(300)

@@ -171,9 +171,7 @@ async def test_late_heartbeats_are_a_danger_and_then_a_loss_each_once(world: Wor
     assert told.events[-1].held_seconds == pytest.approx(30, abs=1)
 
 
-async def test_releases_by_a_transaction_and_by_the_end_of_the_client_are_told(
-    world: World,
-) -> None:
+async def test_releases_by_a_transaction_and_by_the_end_of_a_client_are_told(world: World) -> None:
     told = Hook()
     locks = world.client(on_event=told)
     guard = await done(world.another().acquire("guard"))

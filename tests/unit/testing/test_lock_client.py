@@ -7,7 +7,7 @@ import math
 import sys
 import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,9 +21,6 @@ from fairlock.testing import (
     used_by_locked_functions,
 )
 from tests.support import LambdaContextStub
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb.type_defs import TransactWriteItemTypeDef
 
 
 @pytest.fixture
@@ -79,7 +76,7 @@ def test_what_was_planned_happens_in_order_even_if_it_takes_time() -> None:
 
 
 def test_a_transaction_that_writes_other_items_says_what_to_use(locks: FakeLockClient) -> None:
-    item: TransactWriteItemTypeDef = {"Put": {"TableName": "bills", "Item": {"id": {"S": "a"}}}}
+    item: Any = {"Put": {"TableName": "bills", "Item": {"id": {"S": "a"}}}}
     with locks.hold("a") as lock, locks.hold("b") as second:
         with pytest.raises(NotImplementedError, match="fairlock_table"):
             lock.transact_write([item])
@@ -241,9 +238,7 @@ def test_a_locked_function_is_renewed_and_a_handler_has_the_lease_of_its_invocat
     assert fairlock_locks.table.requests.count("update_item") > 2 + 2
 
 
-def test_an_asyncio_client_is_made_without_a_loop(
-    fairlock_async_locks: FakeAsyncLockClient,
-) -> None:
+def test_an_asyncio_client_is_made_off_a_loop(fairlock_async_locks: FakeAsyncLockClient) -> None:
     assert fairlock_async_locks.table.requests == []
 
 
