@@ -54,6 +54,11 @@ class Table(FakeTable):
         """Its items."""
         return self._memory
 
+    @property
+    def log(self) -> list[str]:
+        """The name of each request that was done, in order."""
+        return self.requests
+
     def state(self, lock_name: str) -> LockState:
         """The lock as it is, without a request."""
         return read_state(self.memory.state(lock_name))
