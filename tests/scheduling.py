@@ -29,7 +29,6 @@ WITHOUT_COVERAGE: Final = (
     "unit/aio/test_embedded.py",
     "unit/client/test_contention.py",
     "unit/client/test_interrupts.py",
-    "unit/client/test_leader.py",
     "unit/client/test_resources.py",
     "unit/durable/test_kills.py",
     "unit/dynamodb/test_create_table.py",

@@ -7,15 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
-from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.exceptions import ClientError
 
-from fairlock import optimistic
-from fairlock.aws.retry import RetryBudget, was_not_written
-from fairlock.errors import (
-    LockStoreUnavailable,
-    OutcomeUnknown,
-)
+from fairlock.aws.retry import was_not_written
+from fairlock.errors import LockStoreUnavailable
 from fairlock.guarded.guarded_writes import GuardedWrites
 from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.model import ForceReleaseRequest, Grant
@@ -37,17 +32,13 @@ from tests.support.faulty_table import (
 )
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
-U, G, Q, T, P, D = (
-    *("update_item", "get_item", "query", "transact_write_items"),
-    *("put_item", "delete_item"),
-)
+U, G, Q, T = "update_item", "get_item", "query", "transact_write_items"
 LEDGER: Final = {"pk": {"S": "LEDGER"}, "sk": {"S": "anna"}}
-ANNA: Final = {"pk": "ACCOUNT", "sk": "anna"}
 WHO: Final = {"requested_by": "olga", "reason": "a test"}
 
 
 class World(Bench):
-    """A lock table in memory, an account beside it, and the client whose requests can fail."""
+    """A lock table in memory, a ledger in it, and the client whose requests can fail."""
 
     def __init__(self) -> None:
         super().__init__(MemoryTable(), FakeClock())
@@ -74,7 +65,6 @@ class World(Bench):
             "waiters": self.waiters(),
             "claims": sorted(claim["sk"]["S"] for claim in self.claims()),
             "ledger": items.get(("LEDGER", "anna"), {}).get("balance"),
-            "account": items.get(("ACCOUNT", "anna"), {}).get("balance"),
         }
 
 
@@ -94,14 +84,12 @@ class Operation:
         call: the call, over the world's faulty table.
         requests: what it sends if nothing fails.
         before: what has happened before.
-        unknown: what it raises if its outcome is unknown.
         tells: whether a waiter to which it hands over is told in spite of a fault.
     """
 
     call: Callable[[World], object]
     requests: list[str]
     before: Callable[[World], object] = lambda _: None
-    unknown: tuple[type[Exception], ...] = (LockStoreUnavailable,)
     tells: bool = True
 
 
@@ -201,41 +189,6 @@ def write(world: World, *, releases: bool, token: str | None = "one") -> None:
     world.mine.transact_write([DEPOSIT], release=releases, token=token)
 
 
-class Account:
-    """A table resource of boto3 over a client: it takes and returns plain values."""
-
-    def __init__(self, client: object) -> None:
-        self.client: Any = client
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a method of a table
-        return lambda **request: self._send(name, request)
-
-    def _send(self, name: str, request: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
-        plain = ("Key", "Item", "ExpressionAttributeValues")
-        serialize, read = TypeSerializer().serialize, TypeDeserializer().deserialize
-        for part in plain:
-            if part in request:
-                request[part] = {n: serialize(value) for n, value in request[part].items()}
-        answer = getattr(self.client, name)(**request)
-        item = answer.get("Item")
-        return {"Item": {n: read(value) for n, value in item.items()}} if item else {}
-
-
-def budget(world: World) -> RetryBudget:
-    return RetryBudget(clock=world.clock, random=lambda: 0.5)
-
-
-def add_ten(item: dict[str, Any] | None) -> dict[str, Any]:
-    return {**(item or {}), "balance": (item or {"balance": 0})["balance"] + 10}
-
-
-def update(world: World) -> None:
-    """Its own repeats end it; a call after that would be another change."""
-    account: Any = Account(world.faulty)
-    if world.client.items.get(("ACCOUNT", "anna"), {}).get("balance") != {"N": "10"}:
-        optimistic.update(account, ANNA, add_ten, retry_budget=budget(world))
-
-
 WORKFLOW: Final = {"execution_arn": RUN}
 OPERATIONS: Final[dict[str, Operation]] = {
     "acquire": Operation(lambda w: w.ours.acquire(acquire("anna")), [U]),
@@ -296,7 +249,6 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "guarded write that hands over": Operation(
         partial(write, releases=True), [T, Q, T], waited_for, tells=False
     ),
-    "optimistic write": Operation(update, [G, P], unknown=(OutcomeUnknown, ReadTimeoutError)),
 }
 
 
@@ -344,10 +296,9 @@ def outcome_of(operation: Operation, *plan: Fault) -> Outcome:
     operation.before(world)
     world.faulty.will(*(replace(each, of=REQUESTS) for each in plan))
     answers = list[object]()
-    uncertain: tuple[type[BaseException], ...] = (*operation.unknown, Killed, KeyboardInterrupt)
     try:
         answers.append(operation.call(world))
-    except uncertain:
+    except (LockStoreUnavailable, Killed, KeyboardInterrupt):
         assert plan, "nothing failed"
     except ClientError as error:
         if not was_not_written(error):

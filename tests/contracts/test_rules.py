@@ -19,11 +19,10 @@ import pytest
 from fairlock import LockClient
 from fairlock.cli import main
 from fairlock.cli.target import Target
-from fairlock.durable.holding import options_of
 from fairlock.errors import InvalidRequest
 from fairlock.wire.requests import parse_acquire
 from tests.contracts.client.drivers import Tasks, Threads, World, done
-from tests.unit.durable.service import Service
+from tests.unit.durable.service import options
 
 NAME = "must be a string of 1 to 512 bytes of UTF-8"
 LIMIT = "must be a whole number from 1 to 100"
@@ -68,10 +67,7 @@ async def ask_client(world: World, fields: dict[str, Any]) -> None:
 
 
 async def ask_durable(_world: World, fields: dict[str, Any]) -> None:
-    minute = timedelta(minutes=1)
-    good = {"name": "a", "limit": 1, "lease": minute, "max_wait": minute, "data": None}
-    more = {"fallback": None, "shared": False, "max_hold": timedelta(hours=1)}
-    options_of(**{**good, **more, "service": Service(), **fields})
+    options(**fields)
 
 
 async def ask_guard(_world: World, fields: dict[str, Any]) -> None:
@@ -96,8 +92,8 @@ async def ask_command(world: World, fields: dict[str, Any]) -> None:
         return LockClient("locks", client=cast("Any", world.table), **settings)
 
     given = {field: value for field, value in fields.items() if field != "name"}
-    options = [f"--{field.replace('_', '-')}={written(value)}" for field, value in given.items()]
-    words = ["fairlock", "run", fields["name"], *options, "--table=locks", "--", "true"]
+    flags = [f"--{field.replace('_', '-')}={written(value)}" for field, value in given.items()]
+    words = ["fairlock", "run", fields["name"], *flags, "--table=locks", "--", "true"]
     with (
         mock.patch("sys.argv", words),
         mock.patch.object(Target, "locks", locks_of),

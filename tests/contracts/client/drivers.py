@@ -31,27 +31,16 @@ Coroutines = Callable[..., Coroutine[Any, Any, Any]]
 
 
 class WrongClock:
-    """A process's own clock beside the true one.
+    """A process's own clock: its wall clock is so many seconds ahead of the true one."""
 
-    Attributes:
-        skew: by how many seconds its wall clock is ahead.
-        stood_still: for how many seconds the machine stood still, and none of its clocks noticed.
-        rate: how fast its monotonic clock runs.
-    """
-
-    def __init__(self, true: Any, *, skew: float = 0, rate: float = 1) -> None:  # noqa: ANN401 - of either kind
+    def __init__(self, true: Any, skew: float) -> None:  # noqa: ANN401 - of either kind
         self._true = true
-        self.skew = skew
-        self.rate = rate
-        self.stood_still = 0.0
+        self._skew = skew
 
     def wall_ms(self) -> int:
-        return int(self._true.wall_ms()) + round((self.skew - self.stood_still) * 1000)
+        return int(self._true.wall_ms()) + round(self._skew * 1000)
 
-    def monotonic(self) -> float:
-        return float(self._true.monotonic() - self.stood_still) * self.rate
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - waiting is as with the true clock
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is as with the true clock
         return getattr(self._true, name)
 
     @property
@@ -109,10 +98,9 @@ class World:
         self.clients.append(client)
         return client
 
-    def with_clock(self, *, skew: float = 0, rate: float = 1, **settings: Any) -> Any:  # noqa: ANN401 - of either kind
-        """A client of a process whose own clock is wrong."""
-        clock = WrongClock(self.clock, skew=skew, rate=rate)
-        return self.another(clock=clock, **settings)
+    def with_clock(self, skew: float, **settings: Any) -> Any:  # noqa: ANN401 - of either kind
+        """A client of a process whose own wall clock is so many seconds ahead."""
+        return self.another(clock=WrongClock(self.clock, skew), **settings)
 
     @cached_property
     def locks(self) -> Any:  # noqa: ANN401 - same
@@ -124,7 +112,6 @@ class World:
         return store_over(self.table, self.clock)
 
     async def list(self, client: Any, *prefix: str) -> list[LockDescription]:  # noqa: ANN401 - of either kind
-        """What it lists."""
         found = client.list(*prefix)
         return list(found) if isinstance(found, Iterator) else [lock async for lock in found]
 
@@ -141,7 +128,6 @@ class World:
         self.run(play())
 
     def run(self, scene: Coroutine[Any, Any, None]) -> None:
-        """Runs to the end."""
         at_once(scene)
 
     def now(self) -> float:
@@ -161,7 +147,6 @@ class World:
         self.clock.at(seconds, lambda: at_once(action()))
 
     async def lead(self, work: Work, **options: Any) -> Any:  # noqa: ANN401 - as of the client
-        """Leads."""
         return self.locks.lead("a", lambda *args: at_once(work(*args)), **options)
 
     async def told(self, stop: Any, seconds: float) -> None:  # noqa: ANN401 - a leader's event
@@ -169,8 +154,6 @@ class World:
         stop.wait(seconds)
 
     def locked(self, does: Coroutines, name: str, **options: Any) -> Callable[..., Any]:  # noqa: ANN401 - same
-        """A locked function, or a coroutine function."""
-
         @wraps(does)
         def work(*args: object, **named: object) -> Any:  # noqa: ANN401 - same
             return at_once(does(*args, **named))

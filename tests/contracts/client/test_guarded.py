@@ -30,9 +30,7 @@ async def a_lock(world: World, **options: Any) -> Any:  # noqa: ANN401 - of eith
 
 
 @EACH_WAY
-async def test_a_guarded_write_is_one_request_that_keeps_the_lock_or_ends_it(
-    world: World, *, release: bool
-) -> None:
+async def test_a_guarded_write_keeps_the_lock_or_ends_it(world: World, *, release: bool) -> None:
     async with inside(await a_lock(world)) as lock:
         await done(lock.transact_write([PUT], release=release))
         assert world.table.requests == ["transact_write_items"]
@@ -44,9 +42,7 @@ async def test_a_guarded_write_is_one_request_that_keeps_the_lock_or_ends_it(
 
 
 @EACH_WAY
-async def test_a_refusal_because_the_lock_is_gone_is_its_loss(
-    world: World, *, release: bool
-) -> None:
+async def test_a_refusal_as_the_lock_is_gone_is_its_loss(world: World, *, release: bool) -> None:
     """By its own clock it is held; the table knows better."""
     lock = await a_lock(world)
     world.store().release(ReleaseRequest(lock_name="a", owner_id=lock.owner_id))
@@ -58,9 +54,7 @@ async def test_a_refusal_because_the_lock_is_gone_is_its_loss(
 
 
 @EACH_WAY
-async def test_a_lease_that_is_over_refuses_without_a_request(
-    world: World, *, release: bool
-) -> None:
+async def test_an_ended_lease_refuses_without_a_request(world: World, *, release: bool) -> None:
     lock = await a_lock(world)
     world.stall(30)
     with pytest.raises(LockLost, match="its lease is over"):
@@ -96,9 +90,7 @@ async def test_a_release_with_writes_of_unknown_outcome_is_no_loss_and_may_be_re
     assert world.table.state("a").held == 0
 
 
-async def test_a_condition_check_goes_into_a_transaction_of_the_applications_own(
-    world: World,
-) -> None:
+async def test_a_condition_check_goes_into_a_transaction_of_ones_own(world: World) -> None:
     lock = await a_lock(world)
     write: Any = world.table.transact_write_items
     write(TransactItems=[lock.condition_check(), PUT])
@@ -115,9 +107,7 @@ async def test_while_a_release_with_writes_is_under_way_the_lock_is_not_held(wor
     assert seen == [("transact_write_items", 0)]
 
 
-async def test_a_lease_that_ends_before_the_answer_to_a_release_with_writes_is_no_loss(
-    world: World,
-) -> None:
+async def test_a_lease_that_ends_during_a_release_with_writes_is_no_loss(world: World) -> None:
     told = Told(world)
     async with inside(world.client().hold("a", **told.callbacks())) as lock:
         world.table.before = lambda *_: world.stall(lock.lease)
@@ -126,9 +116,7 @@ async def test_a_lease_that_ends_before_the_answer_to_a_release_with_writes_is_n
 
 
 @pytest.mark.parametrize("world", [Threads], indirect=True)
-async def test_a_lock_is_renewed_on_after_a_release_with_writes_that_was_refused(
-    world: World,
-) -> None:
+async def test_a_lock_is_renewed_on_after_a_refused_release_with_writes(world: World) -> None:
     """Its heartbeat is due while the write is under way."""
     lock = await a_lock(world)
     world.table.before = lambda name, _: name.startswith("tran") and world.clock.advance(20)
@@ -138,9 +126,7 @@ async def test_a_lock_is_renewed_on_after_a_release_with_writes_that_was_refused
     lock.check()
 
 
-async def test_after_a_refused_repeat_of_an_unknown_release_the_lock_waits_for_its_release(
-    world: World,
-) -> None:
+async def test_after_a_refused_repeat_of_an_unknown_release_one_succeeds(world: World) -> None:
     """It is held in the table, but not renewed; and the first sending may be written yet."""
     lock = await a_lock(world)
     world.table.outage = lost_reply()
@@ -156,9 +142,7 @@ async def test_after_a_refused_repeat_of_an_unknown_release_the_lock_waits_for_i
     assert (world.table.state("a").held, await done(lock.release())) == (0, True)
 
 
-async def test_after_an_unknown_release_another_write_that_is_refused_is_no_loss(
-    world: World,
-) -> None:
+async def test_after_an_unknown_release_a_refused_write_is_no_loss(world: World) -> None:
     told = Told(world)
     lock = await a_lock(world, **told.callbacks())
     world.table.loses_replies = True

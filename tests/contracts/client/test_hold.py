@@ -39,9 +39,7 @@ async def test_what_the_body_raises_leaves_it_after_the_release(world: World) ->
 
 
 @pytest.mark.parametrize("is_released", [False, True])
-async def test_a_lock_is_entered_once_and_while_it_is_held(
-    world: World, *, is_released: bool
-) -> None:
+async def test_a_lock_is_entered_once_while_it_is_held(world: World, *, is_released: bool) -> None:
     lock, bodies = await done(world.locks.acquire("a")), []
     if is_released:
         await done(lock.release())
@@ -83,9 +81,7 @@ async def test_a_release_that_fails_leaves_the_works_result_or_raises_if_that_is
 
 
 @pytest.mark.parametrize("best_effort", [True, False])
-async def test_a_body_that_succeeds_without_its_lock_is_told(
-    world: World, *, best_effort: bool
-) -> None:
+async def test_a_body_that_succeeds_unlocked_is_told(world: World, *, best_effort: bool) -> None:
     """In an outage that outlasts its lease, too."""
     locks = world.client(best_effort_release=best_effort)
 
@@ -136,9 +132,7 @@ async def test_closing_a_client_gives_back_its_locks_only_if_told(
     assert "lock 'e': release at close failed; the lease ends it" in caplog.text
 
 
-async def test_a_lock_may_be_renewed_and_released_after_its_client_was_closed(
-    world: World,
-) -> None:
+async def test_a_lock_may_be_renewed_and_released_after_its_client_was_closed(world: World) -> None:
     lock = await done(world.locks.acquire("a"))
     await done(world.locks.close())
     lock.check()
@@ -147,6 +141,13 @@ async def test_a_lock_may_be_renewed_and_released_after_its_client_was_closed(
     assert lock.condition_check()["ConditionCheck"]["TableName"] == "fake-locks"
     assert await done(lock.release()) is True
     assert world.table.state("a").held == 0
+
+
+async def test_the_loss_of_a_lock_of_a_closed_client_is_noticed(world: World) -> None:
+    lock = await done(world.client().acquire("a"))
+    await done(world.clients[0].close())
+    assert await done(lock.lost.wait())
+    assert OWN <= world.now() < OWN + 1
 
 
 async def test_a_safe_period_of_the_other_meaning_is_logged(
@@ -209,9 +210,7 @@ async def test_a_block_taken_for_the_lock_says_what_to_write(world: World) -> No
             pass
 
 
-async def test_a_lock_that_is_dropped_and_renewed_is_pointed_out_once_and_lives_on(
-    world: World,
-) -> None:
+async def test_a_dropped_lock_that_is_renewed_is_pointed_out_once_and_goes_on(world: World) -> None:
     told: list[Any] = []
 
     async def stall() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fairlock import InvalidRequest, LockLost, LockStoreUnavailable
+from fairlock import ClientUnusable, InvalidRequest, LockEvent, LockLost, LockStoreUnavailable
 from fairlock.client import leader
-from tests.contracts.client.drivers import World, change, done, inside
+from tests.contracts.client.drivers import Threads, World, change, done, inside
 
 LEASE = 60
 SAFE = LEASE / 3
@@ -62,17 +62,14 @@ async def led(world: World, work: Callable[..., Any] = now, **options: Any) -> A
     return await world.lead(call, **options)
 
 
-async def test_a_leader_acquires_works_and_releases_with_two_requests(world: World) -> None:
-    assert await led(world) == 0
-    assert world.table.requests == ["update_item"] * 2
-
-
-async def test_describe_tells_who_leads(world: World) -> None:
+async def test_a_leader_sends_two_requests_and_describe_tells_who_leads(world: World) -> None:
     async def work(world: World, _lock: object, _stop: object) -> None:
+        assert world.table.requests == ["update_item"]
         [holder] = (await done(world.another().describe("a"))).holders
         assert (holder.owner_name, holder.data) == ("host-1", {"url": "http://host-1"})
 
     await led(world, work, owner_name="host-1", data={"url": "http://host-1"})
+    assert world.table.writes() == 2
 
 
 @pytest.mark.parametrize("seconds", [1000, 3600])
@@ -85,16 +82,7 @@ async def test_the_next_one_leads_as_soon_as_the_work_has_ended_however_long_it_
     assert seconds <= await led(world) <= seconds + 60
 
 
-async def test_a_leader_that_died_is_replaced_after_its_lease(world: World) -> None:
-    dead = world.another()
-    await done(dead.acquire("a", lease=LEASE))
-    await done(dead.close())
-    assert LEASE <= await led(world) <= LEASE + 5
-
-
-async def test_work_is_told_a_third_of_the_lease_before_its_end_and_called_again(
-    world: World,
-) -> None:
+async def test_work_is_told_a_third_of_the_lease_early_and_called_again(world: World) -> None:
     work = Terms(world, last=3, then=outage(world))
     assert await world.lead(work, lease=LEASE) == "done"
     assert work.left == pytest.approx([SAFE] * 2, abs=1)
@@ -130,9 +118,7 @@ async def test_what_was_said_once_stays_said(world: World) -> None:
     assert heard == [True]
 
 
-async def test_a_leader_that_is_released_by_force_is_told_by_its_next_heartbeat(
-    world: World,
-) -> None:
+async def test_a_leader_released_by_force_is_told_by_its_next_heartbeat(world: World) -> None:
     async def take_away() -> None:
         [holder] = (await done(world.locks.describe("a"))).holders
         await done(world.locks.force_release("a", holder=holder, reason="it hangs"))
@@ -159,9 +145,7 @@ async def give_away(_world: World, _lock: object, stop: Any) -> None:  # noqa: A
 
 
 @pytest.mark.parametrize("end", [lose, fail, give_away])
-async def test_what_ends_a_term_does_not_end_the_leading(
-    world: World, end: Callable[..., Any]
-) -> None:
+async def test_what_ends_a_term_ends_no_leading(world: World, end: Callable[..., Any]) -> None:
     world.locks = world.another("test", best_effort_release=False)
     terms: list[int] = []
 
@@ -183,9 +167,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-async def test_an_error_of_the_work_leaves_lead_and_the_lock_is_free(
-    world: World, error: Exception
-) -> None:
+async def test_an_error_of_the_work_leaves_a_free_lock(world: World, error: Exception) -> None:
     async def work(_world: World, _lock: object, stop: Any) -> None:  # noqa: ANN401 - an event
         if isinstance(error, LockStoreUnavailable):
             stop.set()
@@ -196,9 +178,7 @@ async def test_an_error_of_the_work_leaves_lead_and_the_lock_is_free(
     assert world.table.state("a").held == 0
 
 
-async def test_a_release_that_fails_after_work_that_ended_by_itself_is_told(
-    world: World,
-) -> None:
+async def test_a_release_that_fails_after_work_that_ended_by_itself_is_told(world: World) -> None:
     world.locks = world.another("test", best_effort_release=False)
 
     async def work(world: World, _lock: object, _stop: object) -> None:
@@ -206,6 +186,16 @@ async def test_a_release_that_fails_after_work_that_ended_by_itself_is_told(
 
     with pytest.raises(LockStoreUnavailable):
         await led(world, work)
+
+
+async def test_the_end_of_its_client_ends_a_leader_and_frees_its_lock(world: World) -> None:
+    async def work(world: World, _lock: object, stop: Any) -> None:  # noqa: ANN401 - an event
+        await done(world.locks.close(release=True))
+        assert stop.is_set()
+
+    with pytest.raises(ClientUnusable):
+        await led(world, work)
+    assert world.table.state("a").held == 0
 
 
 async def test_a_client_without_heartbeats_cannot_lead(world: World) -> None:
@@ -225,3 +215,57 @@ async def test_a_leader_and_its_work_do_not_wait_for_themselves(world: World) ->
 
     with pytest.raises(InvalidRequest, match="wait for itself"):
         await led(world, work)
+
+
+# Work in a thread, which no one can cancel.
+
+in_a_thread = pytest.mark.parametrize("world", [Threads], indirect=True)
+
+
+@in_a_thread
+async def test_work_that_goes_on_after_its_lease_is_warned_of(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    terms: list[int] = []
+
+    async def work(world: World, lock: Any, _stop: object) -> None:  # noqa: ANN401 - of either client
+        terms.append(lock.fencing_token)
+        if len(terms) == 1:
+            world.table.is_down = True
+            await world.sleep(2 * LEASE)
+            world.table.is_down = False
+
+    await led(world, work, lease=LEASE)
+    assert "lock 'a' is lost, and its work goes on: another process may lead" in caplog.text
+    assert len(terms) == 2
+
+
+@in_a_thread
+async def test_a_leader_that_waits_is_told_in_the_moment_of_its_loss(world: World) -> None:
+    moments: list[float] = []
+
+    def note(event: LockEvent) -> None:
+        if event.kind == "Lost":
+            moments.append(world.now())
+
+    async def work(world: World, lock: Any, stop: Any) -> None:  # noqa: ANN401 - an event
+        force_release = world.another().force_release
+        by_force = {"fencing_token": lock.fencing_token, "reason": "it hangs"}
+        if not moments:
+            world.at(5, lambda: force_release("a", **by_force))
+            await world.told(stop, 1000)
+            moments.append(world.now())
+
+    world.locks = world.another("test", on_event=note)
+    await led(world, work, lease=50)  # Its heartbeats come between two looks of a second.
+    assert moments == [12.5, 12.5]
+
+
+@in_a_thread
+async def test_a_signal_that_raises_ends_the_leader_and_frees_its_lock(world: World) -> None:
+    async def work(_world: World, _lock: object, _stop: object) -> None:
+        raise SystemExit(0)  # As a handler of SIGTERM does, in the middle of the work.
+
+    with pytest.raises(SystemExit):
+        await led(world, work)
+    assert world.table.state("a").held == 0

@@ -56,9 +56,7 @@ async def test_a_function_that_ran_longer_than_its_lease_or_max_hold_was_not_alo
         await done(call(30))
 
 
-async def test_a_function_that_calls_itself_goes_on_under_the_max_hold_of_the_first_call(
-    world: World,
-) -> None:
+async def test_a_function_inside_itself_goes_on_under_the_first_max_hold(world: World) -> None:
     left: list[float] = []
 
     async def count_down(number: int, lock: Any = None) -> None:  # noqa: ANN401 - of either kind
@@ -70,6 +68,7 @@ async def test_a_function_that_calls_itself_goes_on_under_the_max_hold_of_the_fi
     again = world.locked(count_down, "a", max_hold=30, reentrant=True)
     await done(again(2))
     assert left == [30, 25, 20]
+    assert world.table.requests == ["update_item"] * 2
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -125,36 +124,40 @@ class Invocation:
         return round((self._ends_at - self._now()) * 1000)
 
 
+def invocation(world: World, seconds: float | None) -> Invocation | str:
+    """The context of a call in Lambda, or an argument of another call."""
+    return "no context" if seconds is None else Invocation(world, seconds)
+
+
 async def its_lease(_event: object, _context: object, *, lock: Any = None) -> float:  # noqa: ANN401 - of either kind
     lease: float = lock.lease
     return lease
 
 
 @pytest.mark.parametrize(
-    ("mode", "waited"),
-    [({"max_wait": 20}, 20), ({}, 120), ({"if_taken": "raise"}, 0)],
+    ("options", "of_client", "seconds_left", "waited"),
+    [
+        ({"max_wait": 20}, None, None, 20),
+        ({}, None, None, 120),
+        ({"if_taken": "raise"}, None, None, 0),
+        ({}, None, 30, 29),
+        ({"max_wait": 10}, None, 30, 10),
+        ({"max_wait": 10}, None, 0.5, 0),
+        ({}, 5, 600, 5),
+    ],
     ids=str,
 )
-async def test_a_lock_that_is_taken_is_waited_for_as_long_as_is_said_and_then_raises(
-    world: World, mode: dict[str, Any], waited: float
-) -> None:
-    await done(world.another().acquire("a", lease=3600))
-    with pytest.raises(LockWaitTimeout):
-        await done(world.locked(nothing, "a", **mode)())
-    assert world.now() == pytest.approx(waited)
-
-
-@pytest.mark.parametrize(
-    ("of_client", "wait", "seconds_left", "waited"),
-    [(None, None, 30, 29), (None, 10, 30, 10), (None, 10, 0.5, 0), (5, None, 600, 5)],
-)
-async def test_a_handler_waits_no_longer_than_its_client_and_what_is_left_of_the_invocation(
-    world: World, of_client: float | None, wait: float | None, seconds_left: float, waited: float
+async def test_a_lock_that_is_taken_is_waited_for_as_long_as_is_said_and_an_invocation_lasts(
+    world: World,
+    options: dict[str, Any],
+    of_client: float | None,
+    seconds_left: float | None,
+    waited: float,
 ) -> None:
     world.locks = world.another("test", heartbeat_every=math.inf, max_wait=of_client)
     await done(world.another().acquire("a", lease=3600))
     with pytest.raises(LockWaitTimeout):
-        await done(world.locked(its_lease, "a", max_wait=wait)({}, Invocation(world, seconds_left)))
+        await done(world.locked(its_lease, "a", **options)({}, invocation(world, seconds_left)))
     assert world.now() == pytest.approx(waited)
 
 
@@ -176,9 +179,8 @@ async def test_a_handler_waits_no_longer_than_its_client_and_what_is_left_of_the
 async def test_the_lease_of_a_handler_lasts_until_the_invocation_must_have_ended(
     world: World, options: dict[str, Any], seconds_left: float | None, lease: float
 ) -> None:
-    context = "no context" if seconds_left is None else Invocation(world, seconds_left)
     call = world.locked(its_lease, "a", **options)
-    assert await done(call({}, context)) == pytest.approx(lease, abs=0.001)
+    assert await done(call({}, invocation(world, seconds_left))) == pytest.approx(lease, abs=0.001)
     assert world.table.requests == ["update_item"] * 2
 
 
@@ -215,9 +217,7 @@ async def test_a_lease_that_cannot_be_shortened_is_too_long_and_no_worse(
         assert 190 < await done(call({}, Invocation(world, 300))) <= 301 / 0.98 + 0.001
 
 
-async def test_a_handler_enters_its_lock_again_when_less_of_the_invocation_is_left(
-    world: World,
-) -> None:
+async def test_a_handler_enters_its_lock_again_with_less_of_its_time_left(world: World) -> None:
     async def whole(event: object, context: object, *, lock: Any) -> list[float]:  # noqa: ANN401 - same
         await world.sleep(20)
         return [lock.lease, await done(part(event, context))]

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from fairlock import (
-    InvalidRequest,
-    LockLost,
-    LockStoreUnavailable,
-    LockWaitTimeout,
-)
+from fairlock import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.testing import FakeLockClient
-from tests.contracts.client.drivers import Tasks, World, done, inside
+from tests.contracts.client.drivers import World, done, inside
 
 PAIR = ["ben", "anna"]
-LISTS = (["a", "b", "c"], ["c", "b", "a"], ["b", "a", "c"], ["c", "a"])
 
 
-async def test_the_body_has_all_locks_in_the_order_of_the_list_and_whatever_ends_it_none_are_held(
-    world: World,
-) -> None:
+async def test_a_body_has_all_locks_in_the_order_of_the_list_and_leaves_none(world: World) -> None:
     """Each lock is one request, and so is its release."""
     with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the whole block
         async with inside(world.locks.hold_all(PAIR)) as (ben, anna):
@@ -35,10 +25,11 @@ async def test_the_body_has_all_locks_in_the_order_of_the_list_and_whatever_ends
     assert [world.table.state(name).held for name in PAIR] == [0, 0]
 
 
-async def test_locks_are_taken_by_the_bytes_of_their_names_and_released_in_reverse(
-    world: World,
-) -> None:
-    """UTF-16, as JavaScript and Java sort, has the two last ones the other way round."""
+async def test_locks_are_taken_by_the_bytes_of_names_and_released_in_reverse(world: World) -> None:
+    """In the order of their lists, callers of crossed lists would wait for each other.
+
+    UTF-16, as JavaScript and Java sort, has the two last ones the other way round.
+    """
     happened: list[tuple[str, str]] = []
     client = world.another(on_event=lambda event: happened.append((event.kind, event.lock_name)))
     async with inside(client.hold_all(["😀", "b", "\uff5e", "B", "é"])):
@@ -48,9 +39,7 @@ async def test_locks_are_taken_by_the_bytes_of_their_names_and_released_in_rever
     assert [name for kind, name in happened if kind == "Released"] == order[::-1]
 
 
-async def test_all_waits_together_are_no_longer_than_max_wait_and_none_is_held_after_it(
-    world: World,
-) -> None:
+async def test_all_waits_together_last_max_wait_and_none_is_held_after_it(world: World) -> None:
     first = await done(world.another().acquire("anna"))
     second = await done(world.another("carl").acquire("ben"))
     world.at(6, first.release)
@@ -72,9 +61,7 @@ async def test_all_waits_together_are_no_longer_than_max_wait_and_none_is_held_a
     assert world.table.state("anna").held == 0
 
 
-async def test_a_lock_that_is_lost_while_the_next_is_waited_for_ends_the_wait_without_a_body(
-    world: World,
-) -> None:
+async def test_a_loss_while_the_next_is_waited_for_ends_it_without_a_body(world: World) -> None:
     second = await done(world.another().acquire("ben", lease=600))
     client = world.another(heartbeat_every=float("inf"))
     world.at(40, lambda: world.stall(60))
@@ -98,22 +85,6 @@ def test_an_interrupt_while_the_second_is_waited_for_leaves_none() -> None:
         assert [(lock.holders, lock.waiters.count) for lock in locks.list()] == [((), 0)] * 2
 
 
-@pytest.mark.parametrize("world", [Tasks], indirect=True)
-async def test_callers_with_crossed_lists_all_have_their_turn(world: World) -> None:
-    """In the order of their lists they would wait for each other."""
-    inside_of = set[str]()
-
-    async def caller(number: int, names: Sequence[str]) -> None:
-        async with world.client(f"caller {number}").hold_all(names, max_wait=30) as held:
-            assert [lock.name for lock in held] == names
-            assert not inside_of & set(names)
-            inside_of.update(names)
-            await asyncio.sleep(1)
-            inside_of.difference_update(names)
-
-    await asyncio.gather(*(caller(number, names) for number, names in enumerate(LISTS)))
-
-
 async def test_an_unknown_outcome_of_one_is_no_grant_of_any(world: World) -> None:
     real = world.locks._block  # noqa: SLF001 - nothing else is called in between
 
@@ -130,9 +101,7 @@ async def test_an_unknown_outcome_of_one_is_no_grant_of_any(world: World) -> Non
     assert await done(world.another().try_acquire("anna"))
 
 
-async def test_inside_a_block_of_one_of_them_it_is_refused_before_any_is_taken(
-    world: World,
-) -> None:
+async def test_inside_a_block_of_one_it_is_refused_before_any_is_taken(world: World) -> None:
     async with inside(world.locks.hold("ben")):
         sent = len(world.table.requests)
         with pytest.raises(InvalidRequest, match="must not be 'ben' here"):

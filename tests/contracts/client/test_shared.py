@@ -32,9 +32,7 @@ async def test_readers_hold_together_and_a_writer_waits_for_all_of_them(world: W
         assert await done(world.another().try_acquire("a", shared=True)) is None
 
 
-async def test_a_reader_that_comes_while_a_writer_waits_does_not_overtake_it(
-    world: World,
-) -> None:
+async def test_a_reader_that_comes_while_a_writer_waits_does_not_overtake_it(world: World) -> None:
     reader, newcomer, told = world.locks, world.another(), list[Any]()
 
     async def come() -> None:
@@ -63,9 +61,7 @@ async def test_a_wait_inside_a_shared_block_is_refused_at_once_and_nothing_is_se
         assert (world.now(), len(world.table.requests)) == before
 
 
-async def test_a_reader_or_writer_may_read_under_its_own_lock_and_a_reader_may_not_write(
-    world: World,
-) -> None:
+async def test_all_may_read_under_their_own_lock_and_a_reader_may_not_write(world: World) -> None:
     for shared in (False, True):
         async with (
             inside(world.locks.hold("a", shared=shared)) as outer,
@@ -124,21 +120,18 @@ async def test_an_adopted_lock_is_shared_as_it_was_acquired(world: World) -> Non
         adopted.condition_check()
 
 
-async def test_the_limit_of_readers_is_twenty_or_what_they_say(world: World) -> None:
-    for shared, limit, most in ((True, 1, 20), (True, 3, 3), (False, 1, 1)):
+async def test_as_many_hold_as_the_limit_says_and_else_twenty_readers(world: World) -> None:
+    for shared, limit, most in ((True, 1, 20), (True, 3, 3), (False, 1, 1), (False, 3, 3)):
         name = f"{shared} {limit}"
         others = [world.another() for _ in range(21)]
         taken = [
             await done(other.try_acquire(name, shared=shared, limit=limit)) for other in others
         ]
         assert len([lock for lock in taken if lock]) == most
-    assert math.isfinite(world.now())
 
 
 @pytest.mark.parametrize("shared", [False, True])
-async def test_who_comes_in_behind_a_holder_that_died_waits_for_its_lease(
-    world: World, *, shared: bool
-) -> None:
+async def test_behind_a_dead_holder_its_lease_is_waited_for(world: World, *, shared: bool) -> None:
     """A writer behind many readers as behind one; another reader makes no lease longer."""
     for number in range(19 if shared else 1):
         dead = world.another(f"dead {number}", heartbeat_every=math.inf)
@@ -152,18 +145,10 @@ async def test_who_comes_in_behind_a_holder_that_died_waits_for_its_lease(
         assert 30 < world.now() - began <= 35
 
 
-async def test_readers_are_renewed_for_as_long_as_they_read(world: World) -> None:
-    readers = [await done(world.another().acquire("a", shared=True, lease=30)) for _ in range(20)]
-    await world.sleep(300)
-    for reader in readers:
-        reader.check()
-    assert await done(world.locks.try_acquire("a")) is None
-
-
-async def test_a_reader_that_is_released_by_force_leaves_the_others(world: World) -> None:
+async def test_a_reader_is_renewed_and_one_released_by_force_leaves_it(world: World) -> None:
     stays, goes = [await done(world.another().acquire("a", shared=True)) for _ in range(2)]
     await done(world.locks.force_release("a", fencing_token=goes.fencing_token, reason="it hangs"))
-    await world.sleep(25)
+    await world.sleep(300)
     assert goes.lost.is_set()
     stays.check()
     assert await done(world.locks.try_acquire("a")) is None

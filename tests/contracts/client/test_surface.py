@@ -22,13 +22,6 @@ from tests.support.faulty_table import WRITES, unknown_outcomes
 from tests.unit.client.doubles import Hook
 
 
-async def test_acquire_heartbeat_and_release_are_one_request_each(world: World) -> None:
-    lock = await done(world.client().acquire("orders/7"))
-    await done(lock.heartbeat())
-    assert await done(lock.release()) is True
-    assert world.table.requests == ["update_item"] * 3
-
-
 async def test_a_lock_tells_what_was_granted_and_what_a_heartbeat_changed(world: World) -> None:
     block = world.client().hold("a", lease=20, data={"job": 7}, owner_name="anna's report")
     async with inside(block) as lock:
@@ -46,10 +39,11 @@ async def test_a_lock_tells_what_was_granted_and_what_a_heartbeat_changed(world:
         assert (holder.data, holder.lease_ms) == ('{"job":8}', 40_000)
 
 
-async def test_a_released_lock_is_not_held_and_not_lost(world: World) -> None:
+async def test_each_call_is_one_request_and_a_released_lock_is_no_lost_one(world: World) -> None:
     lock = await done(world.client().acquire("a"))
+    await done(lock.heartbeat())
     assert [await done(lock.release()), await done(lock.release())] == [True, True]
-    assert world.table.requests == ["update_item"] * 2
+    assert world.table.requests == ["update_item"] * 3
     assert (lock.remaining, lock.lost.is_set()) == (0, False)
     with pytest.raises(LockLost, match="released"):
         lock.check()
@@ -67,9 +61,7 @@ async def test_a_lock_that_others_hold_is_refused_with_one_request(world: World)
             await done(ben.acquire("a", max_wait=0))
 
 
-async def test_a_waiter_writes_when_it_joins_and_every_two_minutes_and_else_only_reads(
-    world: World,
-) -> None:
+async def test_a_waiter_only_reads_but_as_it_joins_and_every_two_minutes(world: World) -> None:
     lock = await done(world.client("anna", lease=600, heartbeat_every=math.inf).acquire("a"))
     world.table.requests.clear()
     world.at(300, lock.release)
@@ -107,19 +99,11 @@ async def test_closing_the_client_ends_its_waits(world: World) -> None:
         assert world.table.memory.waiters("a") == []
 
 
-async def test_a_semaphore_lets_as_many_in_as_it_has_permits(world: World) -> None:
-    locks = world.client()
-    got = [await done(locks.try_acquire("db", limit=3)) for _ in range(5)]
-    assert [lock is not None for lock in got] == [True, True, True, False, False]
-
-
 UNKNOWN = unknown_outcomes()
 
 
 @pytest.mark.parametrize("what", UNKNOWN)
-async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
-    world: World, what: str
-) -> None:
+async def test_an_error_of_every_call_is_no_grant_and_no_refusal(world: World, what: str) -> None:
     locks = world.client()
     world.table.outage = UNKNOWN[what]
     with pytest.raises(LockStoreUnavailable):
@@ -134,9 +118,7 @@ async def test_an_error_on_every_call_is_neither_a_grant_nor_a_refusal(
 # The hook for metrics is told of everything once.
 
 
-async def test_a_grant_tells_the_wait_and_a_release_tells_how_long_it_was_held(
-    world: World,
-) -> None:
+async def test_a_grant_tells_the_wait_and_a_release_the_time_of_the_hold(world: World) -> None:
     told = Hook()
     locks = world.client(on_event=told)
     other = await done(world.another().acquire("a"))
@@ -189,9 +171,7 @@ async def test_late_heartbeats_are_a_danger_and_then_a_loss_each_once(world: Wor
     assert told.events[-1].held_seconds == pytest.approx(30, abs=1)
 
 
-async def test_a_release_by_a_transaction_and_one_at_the_end_of_the_client_are_told(
-    world: World,
-) -> None:
+async def test_releases_by_a_transaction_and_by_the_end_of_a_client_are_told(world: World) -> None:
     told = Hook()
     locks = world.client(on_event=told)
     guard = await done(world.another().acquire("guard"))
@@ -240,9 +220,7 @@ async def test_a_call_that_does_not_wait_tells_busy_from_superseded(world: World
 
 @pytest.mark.parametrize("world", [Tasks], indirect=True)
 @pytest.mark.parametrize("has_one_client", [True, False], ids=["of one client", "of each its own"])
-async def test_of_many_waiting_deployments_only_the_newest_runs(
-    world: World, *, has_one_client: bool
-) -> None:
+async def test_of_many_deployments_the_newest_runs(world: World, *, has_one_client: bool) -> None:
     """In one client one of them reads, and the others learn it without a request."""
     ran: list[int] = []
 
@@ -266,9 +244,7 @@ async def test_of_many_waiting_deployments_only_the_newest_runs(
 
 
 @pytest.mark.parametrize(("outer", "other"), [(4, 5), (False, 5), (True, 1), (False, 0)])
-async def test_a_block_inside_a_block_has_no_other_version_than_that(
-    world: World, outer: int, other: int
-) -> None:
+async def test_an_inner_block_has_no_other_version(world: World, outer: int, other: int) -> None:
     """Its work would count as that of a version that was never granted."""
     locks = world.another()
     async with inside(locks.hold("a", only_newest=outer)) as lock:
@@ -282,10 +258,8 @@ async def test_a_block_inside_a_block_has_no_other_version_than_that(
 
 
 @pytest.mark.parametrize("skew", [-600, -0.3, 0.3, 600])
-async def test_by_time_counts_the_time_of_aws_and_not_that_of_the_machine(
-    world: World, skew: float
-) -> None:
-    lock = await done(world.with_clock(skew=skew).acquire("a", only_newest=True))
+async def test_by_time_counts_the_time_of_aws_not_of_the_machine(world: World, skew: float) -> None:
+    lock = await done(world.with_clock(skew).acquire("a", only_newest=True))
     assert world.table.requests[0] == "get_item"  # AWS's time
     await done(lock.release())
     newest = world.table.state("a").newest

@@ -1,14 +1,16 @@
-"""A cancelled task leaves nothing behind, no lock and no place in a queue, whenever it is."""
+"""A cancelled task leaves nothing behind, whenever it is; and what it writes again is done once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
-from fairlock import AsyncLock
+from fairlock import AsyncLock, LockLost
+from fairlock.errors import TransactionRefused
 from tests.unit.aio.conftest import Far
 from tests.unit.client.doubles import LATENCY_SECONDS, virtual_loop
 
@@ -112,9 +114,7 @@ async def test_a_request_that_was_sent_is_not_abandoned_it_might_arrive_late(far
 
 
 @pytest.mark.parametrize("hops", range(12))
-async def test_a_program_that_cancels_all_tasks_does_not_stop_the_cleanup(
-    hops: int, far: Far
-) -> None:
+async def test_a_program_that_cancels_all_tasks_stops_no_cleanup(hops: int, far: Far) -> None:
     """As `asyncio.run` does at its end. A dead waiter would be handed the lock in vain."""
     locks = far.client()
     first = await locks.acquire("a", owner_name="first")
@@ -134,9 +134,7 @@ async def test_a_program_that_cancels_all_tasks_does_not_stop_the_cleanup(
 
 
 @pytest.mark.parametrize("seconds", [3.0, 7.0])
-async def test_a_cancellation_counts_although_it_comes_with_the_next_poll(
-    seconds: float, far: Far
-) -> None:
+async def test_a_cancellation_that_comes_with_a_poll_counts(seconds: float, far: Far) -> None:
     """A loop that was busy finds the end of a pause and the caller's time-out due at once."""
     async with far.client("first") as anna, far.client("second") as ben, anna.hold("a"):
         loop = virtual_loop()
@@ -196,9 +194,7 @@ async def test_a_cleanup_that_fails_is_logged_and_the_cancellation_goes_on(
     await locks.close()
 
 
-async def test_a_task_that_is_cancelled_while_it_waits_for_several_locks_holds_none(
-    far: Far,
-) -> None:
+async def test_a_task_cancelled_while_it_waits_for_several_locks_holds_none(far: Far) -> None:
     async with far.client() as locks, far.client("other") as other, other.hold("b"):
         task = asyncio.create_task(locks.hold_all(["a", "b"], max_wait=60).__aenter__())
         await asyncio.sleep(5)
@@ -209,3 +205,102 @@ async def test_a_task_that_is_cancelled_while_it_waits_for_several_locks_holds_n
         free = await other.try_acquire("a")
         assert free is not None
         await free.release()
+
+
+# A guarded write is cancelled, by a time-out for instance, and made again: it is done once.
+
+ACCOUNT = ("account", "anna")
+DEPOSIT: Any = {
+    "Update": {
+        "TableName": "accounts",
+        "Key": {"pk": {"S": ACCOUNT[0]}, "sk": {"S": ACCOUNT[1]}},
+        "UpdateExpression": "ADD #balance :ten",
+        "ExpressionAttributeNames": {"#balance": "balance"},
+        "ExpressionAttributeValues": {":ten": {"N": "10"}},
+    }
+}
+EACH_WAY = pytest.mark.parametrize("release", [False, True])
+WRITE_MOMENTS = [n * 0.05 for n in range(9)]
+
+
+@pytest.fixture
+def slow(far: Far) -> Far:
+    far.table.latency_seconds = 0.3
+    return far
+
+
+def balance(slow: Far) -> int:
+    return int(slow.table.memory.items.get(ACCOUNT, {}).get("balance", {"N": "0"})["N"])
+
+
+@asynccontextmanager
+async def a_lock(slow: Far) -> AsyncIterator[AsyncLock]:
+    async with slow.client() as locks:
+        yield await locks.acquire("a")
+
+
+async def timed_out(write: Awaitable[None], *, after: float) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(after):
+            await write
+
+
+@EACH_WAY
+@pytest.mark.parametrize("is_down", [False, True])
+@pytest.mark.parametrize("after", WRITE_MOMENTS[:6])
+@pytest.mark.parametrize("pause", [0, 1])
+async def test_a_write_that_is_cancelled_and_made_again_is_done_once(
+    after: float, pause: float, slow: Far, *, is_down: bool, release: bool
+) -> None:
+    """Even if it did not happen, or is made again while its forerunner is under way."""
+    async with a_lock(slow) as lock:
+        slow.table.is_down = is_down
+        await timed_out(lock.transact_write([DEPOSIT], token="one", release=release), after=after)
+        await asyncio.sleep(pause)
+        slow.table.is_down = False
+        await lock.transact_write([DEPOSIT], token="one", release=release)
+        assert (balance(slow), slow.table.state("a").held) == (10, 0 if release else 1)
+        assert not lock.lost.is_set()
+
+
+async def test_the_same_write_of_two_tasks_at_once_is_one_if_it_has_a_token(slow: Far) -> None:
+    async with a_lock(slow) as lock:
+        await asyncio.gather(*(lock.transact_write([DEPOSIT], token="one") for _ in range(2)))
+        assert balance(slow) == 10
+
+
+@pytest.mark.parametrize("after", WRITE_MOMENTS)
+async def test_a_cancelled_write_with_release_ends_the_heartbeats(after: float, slow: Far) -> None:
+    told: list[AsyncLock] = []
+    async with slow.client() as locks:
+        lock = await locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
+        write = asyncio.create_task(lock.transact_write([DEPOSIT], release=True))
+        await asyncio.sleep(after)
+        write.cancel()
+        await asyncio.gather(write, return_exceptions=True)
+        await asyncio.sleep(1)
+        sent = len(slow.table.requests)
+        await asyncio.sleep(300)
+        if slow.table.state("a").held == 0:
+            assert (len(slow.table.requests), told, lock.lost.is_set()) == (sent, [], False)
+            with pytest.raises(LockLost, match="released"):
+                lock.check()
+        else:
+            assert after == 0  # It had not begun.
+
+
+REFUSED: Any = {
+    "Update": {**DEPOSIT["Update"], "ConditionExpression": "attribute_exists(#balance)"}
+}
+
+
+async def test_a_release_behind_a_refused_write_with_release_ends_the_lock(slow: Far) -> None:
+    async with a_lock(slow) as lock:
+        write = asyncio.create_task(lock.transact_write([REFUSED], release=True))
+        await asyncio.sleep(0.1)
+        assert await lock.release()
+        with pytest.raises(TransactionRefused):
+            await write
+        with pytest.raises(LockLost, match="released"):
+            lock.check()
+        assert slow.table.state("a").held == 0

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import threading
 import time
-from contextlib import AbstractAsyncContextManager, nullcontext
-from pathlib import Path
 
 import pytest
 from aiobotocore.session import get_session
@@ -25,9 +22,9 @@ from fairlock.protocol.outcomes import Queued
 from fairlock.store.context import Event, HandedOver, PushUnknown
 from testbed.localaws import LocalAws
 from tests.support import FakeClock, acquire, store_over
+from tests.unit.client.doubles import descriptors
 
 TABLE = "aio-locks"
-INCREMENTS = 5
 
 
 @pytest.fixture(scope="module")
@@ -43,53 +40,6 @@ def environment(aws: LocalAws, lock_table: str, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv(name, value)
 
 
-class Counter:
-    """Counts in two steps: right only if one does it at a time."""
-
-    def __init__(self) -> None:
-        self.value = 0
-
-    async def increment(self, guard: AbstractAsyncContextManager[object]) -> None:
-        async with guard:
-            value = self.value
-            await asyncio.sleep(0.02)
-            self.value = value + 1
-
-
-async def count_with_threads_beside(aws: LocalAws, *, is_locked: bool) -> int:
-    """BackgroundTasks of two clients, and a thread with a client of its own, on one counter."""
-    counter = Counter()
-
-    def in_a_thread() -> None:
-        with LockClient(TABLE, client=aws.client("dynamodb"), longest_poll=0.2) as locks:
-            for _ in range(INCREMENTS):
-                with locks.hold("counter") if is_locked else nullcontext():
-                    value = counter.value
-                    time.sleep(0.02)
-                    counter.value = value + 1
-
-    async with AsyncLockClient(TABLE) as one, AsyncLockClient(TABLE, longest_poll=0.2) as other:
-        await asyncio.gather(
-            asyncio.to_thread(in_a_thread),
-            *(
-                counter.increment(locks.hold("counter") if is_locked else nullcontext())
-                for locks in (one, other)
-                for _ in range(INCREMENTS)
-            ),
-        )
-    return counter.value
-
-
-def test_increments_in_two_steps_survive_exactly_if_each_is_locked(aws: LocalAws) -> None:
-    assert asyncio.run(count_with_threads_beside(aws, is_locked=True)) == 3 * INCREMENTS
-    assert asyncio.run(count_with_threads_beside(aws, is_locked=False)) < 3 * INCREMENTS
-
-
-def open_files() -> int:
-    gc.collect()
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def test_clients_that_are_closed_leave_nothing_open() -> None:
     async def work() -> None:
         async with AsyncLockClient(TABLE) as locks, locks.hold("a") as lock:
@@ -98,33 +48,36 @@ def test_clients_that_are_closed_leave_nothing_open() -> None:
     async def leave_open() -> AsyncLockClient:
         locks = AsyncLockClient(TABLE)
         await locks.acquire("a", lease=1)
-        left_open.append(open_files())
+        left_open.append(descriptors())
         await locks.close()
         return locks
 
     left_open: list[int] = []
     asyncio.run(work())
-    files, threads = open_files(), threading.active_count()
+    files, threads = descriptors(), threading.active_count()
     for _ in range(5):
         asyncio.run(work())
-    assert (open_files(), threading.active_count()) == (files, threads)
+    assert (descriptors(), threading.active_count()) == (files, threads)
     asyncio.run(leave_open())
     assert left_open[0] > files
 
 
-def test_a_client_that_is_given_is_used_and_stays_open() -> None:
+def test_a_given_client_is_used_beside_those_with_threads_and_stays_open(aws: LocalAws) -> None:
+    threads = LockClient(TABLE, client=aws.client("dynamodb"))
+
     async def work() -> None:
         async with get_session().create_client("dynamodb") as dynamodb:
-            async with AsyncLockClient(TABLE, client=dynamodb) as locks, locks.hold("b"):
-                pass
+            async with AsyncLockClient(TABLE, client=dynamodb) as locks:
+                async with locks.hold("b"):
+                    assert threads.try_acquire("b") is None
+                with threads.hold("b"):
+                    assert await locks.try_acquire("b") is None
             assert (await dynamodb.describe_table(TableName=TABLE))["Table"]["TableName"] == TABLE
 
     asyncio.run(work())
 
 
-def test_no_answer_is_an_unknown_outcome_and_no_table_a_defect(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_answer_is_an_unknown_outcome_no_table_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     async def acquire(table: str) -> None:
         async with AsyncLockClient(table) as locks:
             await locks.acquire("a", max_wait=0)
@@ -136,60 +89,40 @@ def test_no_answer_is_an_unknown_outcome_and_no_table_a_defect(
         asyncio.run(acquire(TABLE))
 
 
-EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:machine:gone"
-
-
-@pytest.mark.parametrize(("endpoint", "is_told"), [(None, True), ("http://127.0.0.1:9", False)])
-def test_a_workflow_that_waits_is_told_of_its_grant_through_aiobotocore(
-    endpoint: str | None,
-    is_told: bool,  # noqa: FBT001 - a parameter of the test
-    aws: LocalAws,
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("endpoint", [None, "http://127.0.0.1:9"], ids=["", "unreachable"])
+def test_workflows_are_told_and_asked_through_aiobotocore(
+    endpoint: str | None, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its token is none, which is an answer; without a connection no one knows."""
+    """A token and an execution of this account that Step Functions does not know are answers.
+
+    Without a connection no one knows, and the lock of the workflow is not taken.
+    """
     if endpoint is not None:
         monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", endpoint)
     events: list[Event] = []
     monkeypatch.setattr("fairlock.client.connection.log_event", events.append)
-    name = f"pushed-{is_told}"
-
-    async def release_to_a_workflow() -> None:
-        async with AsyncLockClient(TABLE) as locks, locks.hold(name):
-            queued = store_over(aws.client("dynamodb"), now(), table=TABLE).acquire(
-                acquire("workflow", lock_name=name, waits=True, task_token="no such token")
-            )
-            assert isinstance(queued, Queued)
-
-    asyncio.run(release_to_a_workflow())
-    assert [PushUnknown(lock_name=name)] * (not is_told) == [
-        event for event in events if isinstance(event, PushUnknown)
-    ]
-    assert [event.owner_name for event in events if isinstance(event, HandedOver)] == ["workflow"]
-
-
-@pytest.mark.parametrize(("endpoint", "is_free"), [(None, True), ("http://127.0.0.1:9", False)])
-def test_the_lock_of_a_workflow_is_taken_exactly_if_step_functions_says_that_it_is_over(
-    endpoint: str | None,
-    is_free: bool,  # noqa: FBT001 - a parameter of the test
-    aws: LocalAws,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if endpoint is not None:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", endpoint)
-    # No execution is over because another account does not know it.
     account = aws.client("sts").get_caller_identity()["Account"]
-    execution = EXECUTION.replace(EXECUTION.split(":")[4], account)
-    name = f"over-{is_free}"
+    execution = f"arn:aws:states:us-east-1:{account}:execution:machine:gone"
+    waits, over = f"waits {endpoint}", f"over {endpoint}"
     long_ago = FakeClock(now().now_ms - 3_600_000)
     store_over(aws.client("dynamodb"), long_ago, table=TABLE).acquire(
-        acquire("workflow", lock_name=name, execution_arn=execution)
+        acquire("workflow", lock_name=over, execution_arn=execution)
     )
 
-    async def try_it() -> bool:
+    async def release_to_one_and_take_from_the_other() -> bool:
         async with AsyncLockClient(TABLE) as locks:
-            return await locks.try_acquire(name) is not None
+            async with locks.hold(waits):
+                queued = store_over(aws.client("dynamodb"), now(), table=TABLE).acquire(
+                    acquire("workflow", lock_name=waits, waits=True, task_token="no such token")
+                )
+                assert isinstance(queued, Queued)
+            return await locks.try_acquire(over) is not None
 
-    assert asyncio.run(try_it()) is is_free
+    is_known = endpoint is None
+    assert asyncio.run(release_to_one_and_take_from_the_other()) is is_known
+    assert [event.owner_name for event in events if isinstance(event, HandedOver)] == ["workflow"]
+    unknown = [event for event in events if isinstance(event, PushUnknown)]
+    assert unknown == [PushUnknown(lock_name=waits)] * (not is_known)
 
 
 def now() -> FakeClock:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -13,29 +11,12 @@ from typing import Any
 
 import pytest
 
-from fairlock import (
-    AsyncLock,
-    AsyncLockClient,
-    Lock,
-    LockClient,
-    LockEvent,
-)
-from fairlock.aio.bridge import BridgedMutex, run, wait_for
+from fairlock import AsyncLock, AsyncLockClient, Lock, LockClient, LockEvent
+from fairlock.aio.bridge import run, wait_for
 from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
 from fairlock.testing.fake_async_client import _Awaitable
 from fairlock.testing.fake_table import FakeTable
 from tests.unit.client.doubles import virtual_loop
-
-WITHOUT_EXTRA = """
-import sys
-sys.modules["aiobotocore"] = None
-from fairlock import *
-from fairlock import LockClient
-try:
-    from fairlock import AsyncLockClient
-except ImportError as error:
-    print(error)
-"""
 
 
 def parameters_of(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
@@ -52,16 +33,6 @@ def test_a_client_and_a_lock_have_the_methods_of_their_namesakes_which_take_the_
     for name in public - {"adopt"}:
         if callable(method := getattr(namesake, name)):
             assert parameters_of(getattr(kind, name)) == parameters_of(method), name
-
-
-def test_without_the_extra_the_error_names_it_and_the_rest_works() -> None:
-    told = subprocess.run(
-        [sys.executable, "-c", WITHOUT_EXTRA], capture_output=True, text=True, check=True
-    )
-    assert told.stdout == (
-        "AsyncLockClient needs aiobotocore and greenlet, an optional part of Fairlock: "
-        "install Fairlock from its repository with the extra 'async'\n"
-    )
 
 
 # The bridge: synchronous code that waits, in a coroutine.
@@ -134,19 +105,6 @@ async def test_the_code_sees_the_context_variables_of_its_task() -> None:
         return await run(lambda: nap(1, "") + _who.get())
 
     assert [*await asyncio.gather(tell("anna"), tell("berta"))] == ["anna", "berta"]
-
-
-async def test_a_lock_on_the_bridge_lets_one_in_at_a_time() -> None:
-    lock, inside = BridgedMutex(), []
-
-    def work() -> None:
-        with lock:
-            inside.append("in")
-            nap(1, "")
-            inside.append("out")
-
-    await asyncio.gather(run(work), run(work), run(work))
-    assert inside == ["in", "out"] * 3
 
 
 def test_waiting_off_the_bridge_is_a_defect_that_says_so() -> None:

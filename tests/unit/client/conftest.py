@@ -29,7 +29,7 @@ class Near:
     def client(self, name: str = "anna", **settings: Any) -> LockClient:  # noqa: ANN401 - as of LockClient
         given: dict[str, Any] = {"client": self.table, "clock": self.clock, "owner_name": name}
         given |= {"heartbeat_every": math.inf, **settings}
-        self.made.append(LockClient("locks", **given))
+        self.made.append(LockClient(given.pop("table_name", "locks"), **given))
         return self.made[-1]
 
 

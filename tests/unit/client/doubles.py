@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import _weakrefset
 import asyncio
+import gc
 import inspect
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -124,6 +126,12 @@ class Hook:
 
     def kinds(self) -> list[str]:
         return [event.kind.value for event in self.events]
+
+
+def descriptors() -> int:
+    """How many files and sockets this process has open."""
+    gc.collect()
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 # Interrupts at moments of the test's choosing, as by Ctrl-C or by a signal handler that raises.

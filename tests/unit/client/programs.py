@@ -9,81 +9,51 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import boto3
+from botocore.exceptions import ClientError
 
-from fairlock import ClientUnusable, Lock, LockClient, LockLost
-from fairlock.errors import FairlockError
+from fairlock import Lock, LockClient, LockLost
 from tests.unit.client.doubles import Table
 
 
 def outcome_of(action: Any) -> Any:  # noqa: ANN401 - a function without arguments, and what it gives
     try:
         return action()
-    except LockLost as lost:
-        return type(lost).__name__
+    except (LockLost, ClientError) as error:
+        return type(error).__name__
 
 
 # Frozen while it holds: uses each lock for the first time when it thaws.
 
-FREEZES_SECONDS = 3
-"""The lease."""
-WRITES = 4
-"""Of each lock that is used for writes."""
-WRITING = ("transact_write", "condition_check", "no guard")
-
-
-def fail_unless(*, is_so: bool) -> None:
-    if not is_so:
-        raise FairlockError
-
-
-def uses_of(table_name: str, dynamodb: Any) -> dict[str, Callable[[Lock], object]]:  # noqa: ANN401 - a boto3 client
-    """What a program does with a lock; the last one asks no one."""
-
-    def put(lock: Lock) -> Any:  # noqa: ANN401 - a write of a transaction
-        key = {"pk": {"S": "written"}, "sk": {"S": lock.name}}
-        return {"Put": {"TableName": table_name, "Item": key}}
-
-    def write(*items: Any) -> None:  # noqa: ANN401 - same
-        dynamodb.transact_write_items(TransactItems=list(items))
-
-    return {
-        "check": lambda lock: lock.check(),
-        "remaining": lambda lock: fail_unless(is_so=lock.remaining > 0),
-        "lost": lambda lock: fail_unless(is_so=not lock.lost.is_set()),
-        "heartbeat": lambda lock: lock.heartbeat(),
-        "transact_write": lambda lock: lock.transact_write([put(lock)]),
-        "condition_check": lambda lock: write(lock.condition_check(), put(lock)),
-        "no guard": lambda lock: write(put(lock)),
-    }
-
 
 def freezes(table_name: str) -> object:
-    """Holds a lock for each use; is stopped, and says which uses went through."""
+    """Holds locks; is stopped, and tells how the first use of each ended. One write asks no one."""
     dynamodb = boto3.client("dynamodb")
-    locks = LockClient(table_name, lease=FREEZES_SECONDS)
-    uses = uses_of(table_name, dynamodb)
-    held = [(name, use, locks.acquire(name)) for name, use in uses.items()]
-    assert all(lock.remaining > 0 for _, _, lock in held)
+    locks = LockClient(table_name, lease=3)
+    put: Any = {"Put": {"TableName": table_name, "Item": {"pk": {"S": "w"}, "sk": {"S": "w"}}}}
+
+    def write(*items: Any) -> None:  # noqa: ANN401 - writes of a transaction
+        dynamodb.transact_write_items(TransactItems=[*items, put])
+
+    uses: dict[str, Callable[[Lock], object]] = {
+        "check": lambda lock: lock.check(),
+        "heartbeat": lambda lock: lock.heartbeat(),
+        "transact_write": lambda lock: lock.transact_write([put]),
+        "condition_check": lambda lock: write(lock.condition_check()),
+        "no guard": lambda _: write(),
+    }
+    held = {name: locks.acquire(name) for name in uses}
     sys.stdout.write("holding\n")
     sys.stdout.flush()
     sys.stdin.readline()
-    went_on = Counter(dict.fromkeys(uses, 0))
-    for name, use, lock in held:
-        for _ in range(WRITES if name in WRITING else 1):
-            with suppress(FairlockError, dynamodb.exceptions.TransactionCanceledException):
-                use(lock)
-                went_on[name] += 1
-    return went_on
+    return {name: outcome_of(partial(use, held[name])) for name, use in uses.items()}
 
 
 # Forks: what the child can do with what it has inherited.
@@ -138,60 +108,6 @@ def forks(table_name: str) -> object:
     return told
 
 
-def in_a_child(action: Callable[[], str], *, seconds: float) -> str | None:
-    """What the action returns; None if the child does not even get there."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writing, action().encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        is_told, _, _ = select.select([pipe], [], [], seconds)
-        if not is_told:
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        return pipe.read().decode() if is_told else None
-
-
-def outcome_of_locking(locks: LockClient) -> str:
-    try:
-        locks.acquire("in-a-child", max_wait=0)
-    except ClientUnusable as error:
-        return str(error)
-    return "acquired"
-
-
-def forks_in_connection_pool(table_name: str) -> object:
-    """Forks while a thread is inside the connection pool of a client that was passed in.
-
-    Tells whether a child that does nothing comes to its end, and what one is told that locks.
-    """
-    client: Any = boto3.client("dynamodb")
-    locks = LockClient(table_name, client=client)
-    locks.acquire("given").release()
-    pools = client._endpoint.http_session._manager.pools  # noqa: SLF001 - the moment is short
-    mutex = pools[next(iter(pools.keys()))].pool.mutex
-    inside, go_on = threading.Event(), threading.Event()
-
-    def be_inside() -> None:
-        with mutex:
-            inside.set()
-            go_on.wait(60)
-
-    other = threading.Thread(target=be_inside)
-    other.start()
-    assert inside.wait(20)
-    answer = {
-        "idle": in_a_child(lambda: "came to its end", seconds=10),
-        "locking": in_a_child(lambda: outcome_of_locking(locks), seconds=10),
-    }
-    go_on.set()
-    other.join(20)
-    locks.close()
-    return answer
-
-
 # The main thread ends at once; another one holds a lock, for its whole lease if no one renews it.
 
 LEASE_SECONDS = 5.0
@@ -204,10 +120,7 @@ def hold_without_main_thread() -> None:
     locks = LockClient("locks", client=table, **settings)
     told = threading.Event()
     lock = locks.acquire("a", on_danger=lambda _lock, _reason: told.set())
-    answer = {
-        "renewed": table.does_more(3, seconds=LEASE_SECONDS),
-        "lost": lock.lost.is_set(),
-    }
+    answer = {"renewed": table.does_more(3, seconds=LEASE_SECONDS), "lost": lock.lost.is_set()}
     table.is_down = True
     answer["told of danger"] = told.wait(LEASE_SECONDS)
     table.is_down = False
@@ -220,7 +133,7 @@ def ends_its_main_thread(_table_name: str) -> None:
 
 
 PROGRAMS: dict[str, Callable[[str], object]] = {
-    each.__name__: each for each in (freezes, forks, forks_in_connection_pool, ends_its_main_thread)
+    each.__name__: each for each in (freezes, forks, ends_its_main_thread)
 }
 
 

@@ -236,9 +236,7 @@ def test_without_a_region_the_error_says_what_to_set(
     assert caught.value.code == "NoRegionError"
 
 
-def test_threads_of_a_client_share_the_classes_of_its_errors(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_threads_of_a_client_share_its_classes_of_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Made again by each of two threads, the error of one would not be caught by the other."""
     made: list[object] = []
     make = ClientExceptionsFactory.create_client_exceptions
@@ -310,9 +308,7 @@ def test_a_client_of_a_stack_locks_in_the_table_that_the_stack_shares(
     ],
     ids=["permission", "region", "credentials", "old credentials", "stack", "outage"],
 )
-def test_each_reason_why_a_stack_is_not_found_says_what_to_do(
-    failure: Exception, told: str
-) -> None:
+def test_each_reason_why_no_stack_is_found_says_what_to_do(failure: Exception, told: str) -> None:
     session: Any = Session(failure=failure)
     is_outage = told == "did not answer"
     error = LockStoreUnavailable if is_outage else LockStoreMisconfigured

@@ -201,22 +201,6 @@ def test_heartbeats_that_are_late_begin_earlier(clock: ManualClock) -> None:
     assert 4.5 <= gap_when_late_by(8) <= 5  # Never more often than twice as often.
 
 
-def test_a_heartbeat_of_unknown_outcome_is_repeated_soon_and_until_the_end(
-    clock: ManualClock,
-) -> None:
-    schedule = schedule_of(clock, 30)
-    tries = []
-    while (next_at := schedule.next_at()) < math.inf:
-        clock.stall(next_at + 0.001 - clock.monotonic())
-        for scheduled in schedule.due(clock.monotonic()):
-            tries.append(clock.monotonic())
-            schedule.done(scheduled, renewed=False, now=clock.monotonic())
-    pauses = [later - earlier for earlier, later in pairwise(tries)]
-    assert max(pauses) < 4
-    assert len(tries) > 15
-    assert schedule.handles() == []  # Its lease is over.
-
-
 def test_the_end_of_a_lease_is_noticed_although_its_heartbeat_hangs(clock: ManualClock) -> None:
     schedule = schedule_of(clock, 30)
     clock.advance(15)
@@ -260,15 +244,6 @@ def test_a_listener_that_raises_delays_no_heartbeat(clock: ManualClock) -> None:
     clock.advance(29)
     assert sorted(leases(schedule.due(clock.monotonic()))) == [30, 31]
     assert len(told) == 1
-
-
-def test_a_lock_that_was_taken_out_has_no_further_heartbeat(clock: ManualClock) -> None:
-    schedule = schedule_of(clock, 30, most_at_once=0)
-    clock.advance(10)
-    assert schedule.due(clock.monotonic()) == []
-    schedule.remove(schedule.handles()[0])
-    schedule.most_at_once = 1
-    assert (schedule.due(clock.monotonic()), schedule.handles()) == ([], [])
 
 
 def test_locks_that_come_and_go_leave_no_entries_behind(clock: ManualClock) -> None:

@@ -5,20 +5,14 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
 import pytest
 
-from fairlock import (
-    ClientUnusable,
-    Lock,
-    LockClient,
-    LockStoreUnavailable,
-    LockWaitTimeout,
-    locked,
-)
+from fairlock import ClientUnusable, Lock, LockClient, LockStoreUnavailable, LockWaitTimeout, locked
 from fairlock.client.reporting import LockEventKind, LockEvents
 from tests.support import Operations, acquire, release, store_over
 from tests.support.faulty_table import READS, FaultyTable, fault
@@ -36,17 +30,15 @@ RETURNS_OF_THE_LOCK = 2
 
 def is_free(lock: threading.RLock) -> bool:
     """Whether another thread gets it."""
-    got: list[bool] = []
 
-    def look() -> None:
-        got.append(lock.acquire(timeout=0.5))
-        if got[0]:
+    def look() -> bool:
+        got = lock.acquire(timeout=0.5)
+        if got:
             lock.release()
+        return got
 
-    looking = threading.Thread(target=look)
-    looking.start()
-    looking.join(30)
-    return got[0]
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(look).result(30)
 
 
 def moments_after_which(attempt: Callable[[int], tuple[bool, bool]]) -> list[int]:
@@ -69,9 +61,7 @@ def moments_after_which(attempt: Callable[[int], tuple[bool, bool]]) -> list[int
     raise AssertionError("this takes more moments than were tried")
 
 
-def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(
-    near: Near,
-) -> None:
+def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(near: Near) -> None:
     def attempt(at: int) -> tuple[bool, bool]:
         locks = near.client(lease=LEASE_SECONDS)
         heartbeats = locks._services.heartbeats  # noqa: SLF001 - an interrupt is aimed at it
@@ -91,10 +81,7 @@ def test_an_interrupt_at_any_moment_of_add_and_remove_leaves_no_lock_locked(
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), TimeLimitError()], ids=repr)
 def test_an_interrupted_release_is_tried_once_more_and_the_interrupt_goes_on(
-    near: Near,
-    error: BaseException,
-    *,
-    when: Literal["before", "after"],
+    near: Near, error: BaseException, *, when: Literal["before", "after"]
 ) -> None:
     """Also at the end of a block, and one that is no more than an Exception: nothing is logged."""
     told: list[Lock] = []
@@ -117,28 +104,7 @@ def test_an_impatient_interrupt_leaves_the_release_to_the_end_of_the_client(near
     assert near.table.state("a").held == 0
 
 
-def test_an_interrupt_before_the_release_was_sent_releases_too(
-    near: Near, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locks = near.client(lease=LEASE_SECONDS)
-    lock = locks.acquire("a")
-    leave = type(lock._handle)._release  # noqa: SLF001 - the moment before anything is sent
-    interrupts = [KeyboardInterrupt()]
-
-    def interrupted(held: Any, **wanted: Any) -> bool:  # noqa: ANN401 - as it is
-        if interrupts:
-            raise interrupts.pop()
-        return leave(held, **wanted)
-
-    monkeypatch.setattr(type(lock._handle), "_release", interrupted)  # noqa: SLF001 - same
-    with pytest.raises(KeyboardInterrupt):
-        lock.release()
-    assert near.table.state("a").held == 0
-
-
-def test_what_is_free_or_over_is_not_remembered(
-    near: Near,
-) -> None:
+def test_what_is_free_or_over_is_not_remembered(near: Near) -> None:
     locks = near.client(lease=10, heartbeat_every=math.inf)
     for number in range(3):
         lock = locks.acquire(f"over-{number}")
@@ -155,10 +121,7 @@ def test_what_is_free_or_over_is_not_remembered(
 
 
 def moments_that_leave_the_lock(
-    near: Near,
-    use: Callable[[LockClient], object],
-    *,
-    within: str = OUR_CODE,
+    near: Near, use: Callable[[LockClient], object], within: str
 ) -> list[int]:
     """Interrupts a use of a lock; after some moments only its client knows of it."""
 
@@ -178,22 +141,24 @@ def hold(locks: LockClient) -> None:
         pass
 
 
-@pytest.mark.parametrize("use", [hold, lambda locks: locks.acquire("a")], ids=["hold", "acquire"])
-def test_an_interrupt_at_any_moment_of_hold_and_acquire_leaves_no_lock(
-    near: Near, use: Callable[[LockClient], None]
+def call(locks: LockClient) -> None:
+    locked("a", client=locks)(lambda: None)()
+
+
+@pytest.mark.parametrize(
+    ("use", "within", "most_left"),
+    [
+        (hold, OUR_CODE, RETURNS_OF_THE_LOCK),
+        (lambda locks: locks.acquire("a"), OUR_CODE, RETURNS_OF_THE_LOCK),
+        (call, "fairlock/decorator/", 0),
+        (call, "contextlib", 0),
+    ],
+    ids=["hold", "acquire", "locked", "locked, in contextlib"],
+)
+def test_an_interrupt_at_any_moment_of_a_use_leaves_no_lock(
+    near: Near, use: Callable[[LockClient], object], within: str, most_left: int
 ) -> None:
-    left = moments_that_leave_the_lock(near, use)
-    assert len(left) <= RETURNS_OF_THE_LOCK
-
-
-@pytest.mark.parametrize("within", ["fairlock/decorator/", "contextlib"])
-def test_an_interrupt_at_any_moment_of_a_locked_function_leaves_no_lock(
-    near: Near, within: str
-) -> None:
-    def call(locks: LockClient) -> None:
-        locked("a", client=locks)(lambda: None)()
-
-    assert moments_that_leave_the_lock(near, call, within=within) == []
+    assert len(moments_that_leave_the_lock(near, use, within)) <= most_left
 
 
 def test_an_interrupt_at_any_moment_of_the_start_of_threads_leaves_a_client_that_renews() -> None:
@@ -276,27 +241,18 @@ def interrupted_wait(near: Near, store: Operations, locks: LockClient, presses: 
     near.table.before = None
 
 
-def test_one_interrupt_leaves_the_queue_at_once_and_the_end_of_the_client_sends_nothing(
-    near: Near, store: Operations
-) -> None:
-    locks = near.client("anna")
-    interrupted_wait(near, store, locks, 1)
-    assert (near.table.waiters("a"), near.table.state("a").contended) == ([], False)
-    near.table.requests.clear()
-    locks.close(release=True)
-    assert near.table.requests == []
-
-
-@pytest.mark.parametrize("presses", [2, 3])
-def test_a_place_that_an_interrupt_kept_from_being_left_is_left_by_the_end_of_the_client(
+@pytest.mark.parametrize("presses", [1, 2, 3])
+def test_an_interrupted_waiter_leaves_the_queue_at_once_or_with_the_end_of_its_client(
     near: Near, store: Operations, presses: int
 ) -> None:
-    """A client that did not remember it would be handed the lock."""
+    """A client that did not remember its place would be handed the lock."""
     locks = near.client("anna")
     interrupted_wait(near, store, locks, presses)
-    assert near.table.waiters("a") == ["anna"]
+    assert near.table.waiters("a") == ([] if presses == 1 else ["anna"])
+    near.table.requests.clear()
     locks.close(release=True)
-    assert near.table.waiters("a") == []
+    assert (near.table.waiters("a"), near.table.state("a").contended) == ([], False)
+    assert (near.table.requests == []) is (presses == 1)
     store.release(release("holder", lock_name="a"))
     assert near.table.state("a").held == 0
 
@@ -320,9 +276,8 @@ def test_a_wait_in_another_thread_is_left_to_that_thread(near: Near) -> None:
     def look(name: str, _request: dict[str, Any]) -> None:
         if name == "transact_write_items" and not found:
             remembered = locks._services.unreleased  # noqa: SLF001 - what is remembered is the point
-            asking = threading.Thread(target=lambda: found.append([*remembered.unsettled()]))
-            asking.start()
-            asking.join(30)
+            with ThreadPoolExecutor(1) as pool:
+                found.append([*pool.submit(remembered.unsettled).result(30)])
 
     near.table.before = look
     with suppress(LockWaitTimeout):
@@ -358,9 +313,7 @@ def test_a_waiter_that_is_interrupted_in_the_moment_of_its_grant_gives_it_back(n
     assert near.table.traces("a") == []
 
 
-def test_a_client_that_is_closed_while_its_first_request_is_granted_gives_that_back(
-    near: Near,
-) -> None:
+def test_a_client_closed_as_its_first_request_is_granted_gives_that_back(near: Near) -> None:
     locks = near.client()
 
     def close(_name: str, _arguments: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,12 +12,8 @@ import pytest
 from fairlock.backoff import poll_seconds
 from fairlock.client.arguments import Timing
 from fairlock.client.local_lease import LeaseState, LocalLease
-from fairlock.client.local_waiters import (
-    FreePermit,
-    LocalWaiter,
-    LocalWaiters,
-    QueuePosition,
-)
+from fairlock.client.local_waiters import FreePermit, LocalWaiter, LocalWaiters, QueuePosition
+from fairlock.clock import FRONT_END_MS
 from fairlock.protocol.model import AcquireRequest, Grant, Holder, LockState, SeenLock, Waiter
 from fairlock.testing import FakeLockClient
 from tests.support import LOCK, START_MS, FakeAlarm, FakeClock, acquire, moved_clock
@@ -33,26 +29,20 @@ def holder(owner_id: str, token: int, **fields: Any) -> Holder:  # noqa: ANN401 
     """For a minute, and from now on, unless it is said otherwise."""
     given = {"acquired_at_ms": START_MS, "expires_at_ms": START_MS + 60_000, "limit": 1, **fields}
     return Holder(
-        owner_id=owner_id,
-        owner_name="",
-        lease_ms=60_000,
-        revision=1,
-        fencing_token=token,
-        **given,
+        owner_id=owner_id, owner_name="", lease_ms=60_000, revision=1, fencing_token=token, **given
     )
 
 
-def held_by(owner_id: str, token: int, *, waiters: tuple[Waiter, ...] = ()) -> SeenLock:
+def held_by(owner_id: str, token: int, *waiters: str) -> SeenLock:
+    """By one, while others may wait."""
     state = LockState(fencing_token=token, held=1, holders=(holder(owner_id, token),))
-    seen_at = 5 if waiters else -math.inf
-    return SeenLock(state=state, waiters=waiters, queue_seen_at=seen_at, date_ms=START_MS)
-
-
-def waiter_of(owner_id: str) -> Waiter:
-    request = AcquireRequest(lock_name=NAME, owner_id=owner_id)
-    return Waiter(
-        request=request, entered_at_ms=START_MS, asked_at_ms=START_MS, expires_at_ms=START_MS
+    times = dict.fromkeys(("entered_at_ms", "asked_at_ms", "expires_at_ms"), START_MS)
+    queue = tuple(
+        Waiter(request=AcquireRequest(lock_name=NAME, owner_id=waiter), **times)
+        for waiter in waiters
     )
+    seen_at = 5 if waiters else -math.inf
+    return SeenLock(state=state, waiters=queue, queue_seen_at=seen_at, date_ms=START_MS)
 
 
 @pytest.fixture
@@ -75,41 +65,26 @@ def is_rung(waiter: LocalWaiter) -> bool:
     return waiter.alarm.rung
 
 
-def test_the_waiter_that_holds_now_is_woken_with_its_grant_and_no_other(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
+def test_the_waiter_that_holds_now_is_woken(waiters: LocalWaiters, me: LocalWaiter) -> None:
+    """Its grant counts from the request that showed it."""
     other = waiters.add(NAME, OTHER)
+    waiters.note(NAME, held_by("one-more", 6), 2.5)
     waiters.note(NAME, held_by(OTHER, 7), 3.0)
     assert (is_rung(me), is_rung(other)) == (False, True)
     told = other.take_grant()
     assert told is not None
-    assert told.fencing_token == 7
-    assert told.repeated
+    assert (told.fencing_token, told.repeated, told.since) == (7, True, 3.0)
     assert (me.take_grant(), other.take_grant()) == (None, None)
 
 
-def test_a_grant_counts_from_the_request_that_showed_it(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
-    waiters.note(NAME, held_by(OTHER, 6), 2.5)
-    waiters.note(NAME, held_by(ME, 7), 9.0)
-    told = me.take_grant()
-    assert told is not None
-    assert told.since == 9.0
-
-
-def test_a_grant_that_was_seen_to_be_lost_is_no_news(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
+def test_a_grant_seen_to_be_lost_is_no_news(waiters: LocalWaiters, me: LocalWaiter) -> None:
     """The thread that handed over stalled, and tells of it when all is over."""
     waiters.note(NAME, held_by(OTHER, 8), 9.0)
     waiters.note(NAME, held_by(ME, 7), 3.0)
     assert (me.take_grant(), is_rung(me)) == (None, False)
 
 
-def test_a_state_that_comes_late_does_not_replace_a_newer_one(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
+def test_a_late_state_replaces_no_newer_one(waiters: LocalWaiters, me: LocalWaiter) -> None:
     queue = me.queue
     waiters.note(NAME, held_by(OTHER, 8), 2.0)
     waiters.note(NAME, held_by("one-more", 7), 3.0)
@@ -135,37 +110,29 @@ def test_a_lock_that_this_client_has_lost_is_not_its_to_hand_over(
     assert not me.queue.is_held_by_this_client()
 
 
+HELD_FOR: dict[str, list[tuple[int, float, float]]] = {
+    # Of several grants the first holder may have held for far longer.
+    "a grant": [(10, 1.0, 0), (10, 2.0, 0), (11, 3.0, 2.0), (11, 4.0, 2.0), (15, 5.5, 0.5)],
+    # A waiter that polled too late would make all others poll later still.
+    "a longer time, slowly": [(1, 0.0, 0), (2, 1.0, 1.0), (3, 11.0, 1.25), (4, 11.5, 0.5)],
+}
+
+
+@pytest.mark.parametrize("what", HELD_FOR)
 def test_the_time_of_a_grant_is_the_time_for_which_the_last_holder_held(
-    waiters: LocalWaiters, me: LocalWaiter
+    waiters: LocalWaiters, me: LocalWaiter, what: str
 ) -> None:
-    """Of several grants the first holder may have held for far longer."""
+    for token, sent, seconds in HELD_FOR[what]:
+        waiters.note(NAME, held_by(OTHER, token), sent)
+        assert me.queue.seconds_per_grant == seconds
+    assert me.queue.changed_at == me.queue.seen_at == sent
+
+
+def test_the_oldest_waiters_are_known_for_a_second(waiters: LocalWaiters, me: LocalWaiter) -> None:
     queue = me.queue
-    seen = []
-    for token, sent in ((10, 1.0), (10, 2.0), (11, 3.0), (11, 4.0), (15, 5.5)):
-        waiters.note(NAME, held_by(OTHER, token), sent)
-        seen.append(queue.seconds_per_grant)
-    assert seen == [0, 0, 2.0, 2.0, 0.5]
-    assert (queue.changed_at, queue.seen_at) == (5.5, 5.5)
-
-
-def test_a_longer_time_is_believed_slowly_and_a_shorter_one_at_once(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
-    """A waiter that polled too late would make all others poll later still."""
-    for token, sent in ((1, 0.0), (2, 1.0), (3, 11.0)):
-        waiters.note(NAME, held_by(OTHER, token), sent)
-    assert me.queue.seconds_per_grant == 1.25
-    waiters.note(NAME, held_by(OTHER, 4), 11.5)
-    assert me.queue.seconds_per_grant == 0.5
-
-
-def test_the_oldest_waiters_are_known_for_a_second_and_until_the_next_grant(
-    waiters: LocalWaiters, me: LocalWaiter
-) -> None:
-    queue, next_one = me.queue, waiter_of("one-more")
-    waiters.note(NAME, held_by(OTHER, 8, waiters=(next_one,)), 5.0)
+    waiters.note(NAME, held_by(OTHER, 8, "one-more"), 5.0)
     waiters.note(NAME, held_by(OTHER, 8), 5.5)
-    assert queue.seen_by_holder(6.0).waiters == (next_one,)
+    assert [one.request.owner_id for one in queue.seen_by_holder(6.0).waiters] == ["one-more"]
     assert queue.seen_by_holder(6.1).waiters == ()
     waiters.note(NAME, held_by("one-more", 9), 5.6)
     assert queue.seen_by_holder(5.7).waiters == ()
@@ -173,9 +140,7 @@ def test_the_oldest_waiters_are_known_for_a_second_and_until_the_next_grant(
     assert [queue.seen_just_now(now) is None for now in (6.6, 6.7)] == [False, True]
 
 
-def test_what_is_known_of_a_lock_is_forgotten_with_its_last_waiter_and_holder(
-    waiters: LocalWaiters,
-) -> None:
+def test_a_lock_is_forgotten_with_its_last_waiter_and_holder(waiters: LocalWaiters) -> None:
     waiter = waiters.add(NAME, ME)
     waiters.note(NAME, held_by(OTHER, 8), 5.0)
     waiter.queue.remove(waiter)
@@ -217,163 +182,133 @@ def test_a_waiter_polls(sentence: str) -> None:
         assert poll_seconds(**{**usual, **given}, random=lambda: 1) == seconds, given
 
 
-def seen(token: int, *waiters: str) -> SeenLock:
-    return SeenLock(state=LockState(fencing_token=token), waiters=tuple(map(waiter_of, waiters)))
-
-
-def test_each_grant_brings_a_waiter_nearer_and_the_head_of_the_queue_corrects_it(
-    me: LocalWaiter,
-) -> None:
+def test_each_grant_brings_a_waiter_nearer_and_the_queue_corrects_it(me: LocalWaiter) -> None:
     queue = me.queue
     position = QueuePosition(queue, began=0)
-    queue.note(seen(10), 1)
-    position.note(6, seen(10))
+    queue.note(held_by(OTHER, 10), 1)
+    position.note(6, held_by(OTHER, 10))
     assert position.ahead == 5
-    queue.note(seen(13), 2)
+    queue.note(held_by(OTHER, 13), 2)
     assert position.ahead == 2
-    assert position.correct(ME, seen(13, "one-more", ME)) is False
+    assert position.correct(ME, held_by(OTHER, 13, "one-more", ME)) is False
     assert position.ahead == 1
-    queue.note(seen(20), 3)
+    queue.note(held_by(OTHER, 20), 3)
     assert position.ahead == 0
 
 
 def test_a_waiter_that_is_not_where_it_thought_counts_again(me: LocalWaiter) -> None:
     queue = me.queue
     position = QueuePosition(queue, began=0)
-    queue.note(seen(10), 1)
-    position.note(2, seen(10))
-    assert position.correct(ME, seen(10, "one-more", "another")) is True
-    position.note(9, seen(10))
-    assert position.correct(ME, seen(10, "one-more", "another")) is False
+    queue.note(held_by(OTHER, 10), 1)
+    position.note(2, held_by(OTHER, 10))
+    assert position.correct(ME, held_by(OTHER, 10, "one-more", "another")) is True
+    position.note(9, held_by(OTHER, 10))
+    assert position.correct(ME, held_by(OTHER, 10, "one-more", "another")) is False
 
 
 def test_outside_of_a_full_queue_a_waiter_polls_as_one_behind_all_others(me: LocalWaiter) -> None:
     """Thousands may be outside of a hot lock: each as the next in line would overload it."""
     queue = me.queue
     position = QueuePosition(queue, began=0)
-    queue.note(seen(10, "owner-id-of-ben"), 100)
+    queue.note(held_by(OTHER, 10, "owner-id-of-ben"), 100)
 
     def seconds() -> float:
         return position.seconds_to_poll(100, longest=5, until_free=math.inf, random=lambda: 1)
 
     assert seconds() < 0.1, "the next in line"
     position.note_outside()
-    assert not position.correct(ME, seen(10, "owner-id-of-ben"))
+    assert not position.correct(ME, held_by(OTHER, 10, "owner-id-of-ben"))
     assert seconds() == 5
-    position.note(2, seen(10))
+    position.note(2, held_by(OTHER, 10))
     assert position.ahead == 1, "it has a place now"
 
 
 # When a waiter asks by itself, because no one hands over what is free.
 
-FRONT_END_SECONDS = 0.5
 
+@dataclass(frozen=True)
+class Look:
+    """At the lock, so many seconds after the look before.
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+    Attributes:
+        ends: when the leases of its holders are over, in seconds from the beginning.
+        asks: whether it is worth a request.
+        expected: in how many seconds a lease has to end first; None if that does not matter.
+    """
 
+    after: float
+    ends: tuple[float, ...]
+    asks: bool
+    expected: float | None = None
+    fencing_token: int = 7
+    contended: bool = True
+    limit: int = 100
 
-def free_permit(clock: FakeClock, limit: int = 1) -> FreePermit:
-    request = acquire("anna", lock_name=LOCK, limit=limit)
-    return FreePermit(clock, moved_clock(clock), request)
-
-
-def held(
-    clock: FakeClock,
-    *seconds: float,
-    contended: bool = True,
-    fencing_token: int = 7,
-    holders_limit: int = 100,
-) -> SeenLock:
-    """A lock whose holders' leases are over in so many seconds."""
-    now_ms = clock.wall_ms()
-    holders = tuple(
-        holder(
-            f"owner-{number}",
-            number,
-            acquired_at_ms=now_ms,
-            expires_at_ms=now_ms + round((left - FRONT_END_SECONDS) * 1000),
-            limit=holders_limit,
+    def seen(self, date_ms: int) -> SeenLock:
+        ends_ms = [START_MS + round(end * 1000) - FRONT_END_MS for end in self.ends]
+        holders = tuple(
+            holder(f"owner-{number}", number, expires_at_ms=end_ms, limit=self.limit)
+            for number, end_ms in enumerate(ends_ms)
         )
-        for number, left in enumerate(seconds)
-    )
-    state = LockState(
-        held=len(holders), holders=holders, contended=contended, fencing_token=fencing_token
-    )
-    return SeenLock(state=state, date_ms=now_ms)
+        state = LockState(
+            held=len(holders),
+            holders=holders,
+            contended=self.contended,
+            fencing_token=self.fencing_token,
+        )
+        return SeenLock(state=state, date_ms=date_ms)
 
 
-def test_a_free_permit_is_requested_and_a_lock_without_a_queue_which_has_dropped_this_waiter(
-    clock: FakeClock,
-) -> None:
-    assert free_permit(clock).is_worth_a_request(held(clock))
-    assert free_permit(clock, limit=2).is_worth_a_request(held(clock, 60))
-    assert not free_permit(clock, limit=2).is_worth_a_request(held(clock, 60, 60))
-    assert not free_permit(clock).is_worth_a_request(held(clock, 60))
-    assert free_permit(clock).is_worth_a_request(held(clock, 60, contended=False))
-    # By the waiter's own limit alone it would be free.
-    permit = free_permit(clock, limit=5)
-    assert not permit.is_worth_a_request(held(clock, 60, holders_limit=1))
-    assert permit.expected_at - clock.monotonic() == pytest.approx(60)
+ONE, HELD_TWICE, THREE = (60,), (60, 60), (20, 60, 10)
+YES, NO = True, False
+LOOKS: dict[str, tuple[int, list[Look]]] = {
+    "for a free permit": (1, [Look(0, (), YES)]),
+    "for a free permit beside a holder": (2, [Look(0, ONE, YES)]),
+    "not for one that is held": (1, [Look(0, ONE, NO)]),
+    "not for two that are held": (2, [Look(0, HELD_TWICE, NO)]),
+    "for a lock without a queue, which has dropped it": (1, [Look(0, ONE, YES, contended=False)]),
+    "not beyond the limit of a holder": (5, [Look(0, ONE, NO, 60, limit=1)]),
+    "for a lease from the date that shows its end": (
+        1,
+        [Look(59.999, ONE, NO), Look(0.001, ONE, YES)],
+    ),
+    "after one of three leases": (3, [Look(0, THREE, NO, 10)]),
+    "after two of three leases": (2, [Look(0, THREE, NO, 20)]),
+    "after all leases": (1, [Look(0, THREE, NO, 60)]),
+    "for the fourth permit": (4, [Look(0, THREE, YES, math.inf)]),
+    "again when the lock has moved, or after half a minute": (
+        1,
+        [
+            *(Look(0, (), YES), Look(29, (), NO)),
+            *(Look(0, (), YES, fencing_token=8), Look(0, (), NO, fencing_token=8)),
+            Look(30, (), YES, fencing_token=8),
+        ],
+    ),
+    # A request is judged by another front end than the poll, whose clock may be behind.
+    "again after the first yes by a date, when all front ends agree": (
+        1,
+        [
+            *(Look(60, ONE, YES), Look(0.1, ONE, NO, 0.9), Look(0.9, ONE, YES)),
+            *(Look(29, ONE, NO), Look(1, ONE, YES)),
+        ],
+    ),
+}
 
 
-def test_a_lease_that_is_over_is_requested_from_the_date_that_shows_it(clock: FakeClock) -> None:
-    permit = free_permit(clock)
-    lock = held(clock, 60)
-    clock.advance(59.999)
-    assert not permit.is_worth_a_request(replace(lock, date_ms=clock.wall_ms()))
-    clock.advance(0.001)
-    assert permit.is_worth_a_request(replace(lock, date_ms=clock.wall_ms()))
+@pytest.mark.parametrize("sentence", LOOKS)
+def test_a_waiter_asks(sentence: str) -> None:
+    limit, looks = LOOKS[sentence]
+    clock = FakeClock()
+    request = acquire("anna", lock_name=LOCK, limit=limit)
+    permit = FreePermit(clock, moved_clock(clock), request)
+    for look in looks:
+        clock.advance(look.after)
+        assert permit.is_worth_a_request(look.seen(clock.wall_ms())) is look.asks, look
+        if look.expected is not None:
+            assert permit.expected_at - clock.monotonic() == pytest.approx(look.expected)
 
 
-@pytest.mark.parametrize(("limit", "seconds"), [(3, 10), (2, 20), (1, 60), (4, math.inf)], ids=str)
-def test_as_many_leases_have_to_end_as_leave_room_for_the_limit(
-    clock: FakeClock, limit: int, seconds: float
-) -> None:
-    permit = free_permit(clock, limit=limit)
-    permit.is_worth_a_request(held(clock, 20, 60, 10))
-    assert permit.expected_at - clock.monotonic() == pytest.approx(seconds)
-
-
-def test_a_lock_that_has_not_moved_is_requested_again_after_half_a_minute(
-    clock: FakeClock,
-) -> None:
-    permit = free_permit(clock)
-    assert permit.is_worth_a_request(held(clock))
-    clock.advance(29)
-    assert not permit.is_worth_a_request(held(clock))
-    assert permit.is_worth_a_request(held(clock, fencing_token=8)), "the lock has moved"
-    assert not permit.is_worth_a_request(held(clock, fencing_token=8))
-    clock.advance(30)
-    assert permit.is_worth_a_request(held(clock, fencing_token=8))
-
-
-def test_a_lease_that_was_over_by_one_date_is_requested_again_once_all_front_ends_agree(
-    clock: FakeClock,
-) -> None:
-    """The request is judged by another front end than the poll, whose clock may be behind."""
-    permit, lock = free_permit(clock), held(clock, 60)
-
-    def asks() -> bool:
-        return permit.is_worth_a_request(replace(lock, date_ms=clock.wall_ms()))
-
-    clock.advance(60)
-    assert asks()
-    clock.advance(0.1)
-    assert not asks()
-    assert permit.expected_at - clock.monotonic() == pytest.approx(0.9)
-    clock.advance(0.9)
-    assert asks(), "not half a minute later"
-    clock.advance(29)
-    assert not asks(), "no one's clock explains that any more"
-    clock.advance(1)
-    assert asks()
-
-
-def test_a_loss_that_another_thread_finds_while_the_lock_is_made_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_loss_found_while_the_lock_is_made_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiter of the same client asks the new holder's lease, which a frozen process outlived."""
     told: list[str] = []
     client = FakeLockClient(lease=5)

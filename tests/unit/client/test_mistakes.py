@@ -73,7 +73,9 @@ async def later(_lock: object, _reason: object = "") -> None:
 
 
 class Job:
-    """What is no function."""
+    """What is no function; and what makes objects that are coroutine functions."""
+
+    async def __call__(self, _lock: object, _stop: object) -> None: ...
 
 
 # Arguments of `acquire`, and what the error says of them.
@@ -163,6 +165,7 @@ def with_asyncio(call: Callable[[Any, Any], object]) -> None:
 AWAIT = "which has not run yet: write `await` before it"
 NO_TABLE = "table of a stack make the client by from_stack (got "
 A_CLIENT = 'must be a client, as boto3.client("dynamodb") makes it, and no resource'
+A_FUNCTION = "work: must be a function; AsyncLockClient.lead takes a coroutine"
 BY_NAME = "arguments: must be given by name: "
 MISTAKES: list[tuple[str, Callable[[], object]]] = [
     *((text, partial(fake().acquire, **{"name": "a", **given})) for text, given in ACQUIRE),
@@ -180,6 +183,8 @@ MISTAKES: list[tuple[str, Callable[[], object]]] = [
     (f'{BY_NAME}hold_all(["a", "b"], …), one list of', lambda: fake().hold_all("a", "b")),
     (f"{BY_NAME}close(release=1)", lambda: fake().close(1)),
     (f"{BY_NAME}locked(name, if_taken=…)", lambda: decorate("a", "skip")),
+    ("decorate the function once for each", lambda: decorate(["b", "a"])(no_arguments)),
+    ("to bottom in the order of sorted(names), or", lambda: decorate({"b", "a"})(no_arguments)),
     ("use acquire or hold, which wait (got 5)", lambda: fake().try_acquire("a", max_wait=5)),
     ("release takes no arguments (got True)", lambda: released().release(force=True)),
     ("release: must be True or False (got text of 2", lambda: fake().close(release="no")),
@@ -214,6 +219,10 @@ MISTAKES: list[tuple[str, Callable[[], object]]] = [
     ("release(name, owner_id); a Lock has lock.rele", lambda: fake().release(released())),
     ("proves ownership: pass lock.owner_id", lambda: fake().release("a", released())),
     ("proves ownership: pass lock.owner_id", lambda: fake().adopt("a", released())),
+    ("work: must be a function that takes the lock and", lambda: fake().lead("a", None)),
+    ("work: must take two arguments: the lock, and the", lambda: fake().lead("a", no_arguments)),
+    ("work: must take two arguments", lambda: fake().lead("a", lambda _a, _b, _c: None)),
+    *((A_FUNCTION, partial(fake().lead, "a", work)) for work in (later, partial(later), Job())),
     ("safe_period: must be below 6.46 with a lease of", lambda: fake(safe_period=20, lease=10)),
     ("heartbeat_every: must be below 6.46 with a lea", lambda: fake(heartbeat_every=20, lease=10)),
     ("at least 23.82 s (got 10)", lambda: fake(safe_period=20).acquire("a", lease=10)),
@@ -221,9 +230,7 @@ MISTAKES: list[tuple[str, Callable[[], object]]] = [
 
 
 @pytest.mark.parametrize(("text", "make"), MISTAKES, ids=[text for text, _ in MISTAKES])
-def test_a_mistake_names_the_field_the_rule_and_the_next_step(
-    text: str, make: Callable[[], object]
-) -> None:
+def test_a_mistake_names_field_rule_and_next_step(text: str, make: Callable[[], object]) -> None:
     with pytest.raises(InvalidRequest) as told:
         make()
     assert is_told_of(told, text)
@@ -402,9 +409,7 @@ def test_a_name_that_was_formatted_from_no_value_is_logged_once(
     assert 'composite_name("customer", customer_id)' in logged
 
 
-def test_a_type_error_of_a_call_that_has_begun_is_left_as_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_type_error_inside_of_a_call_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what Python refuses before the first line is explained: later, something was written."""
 
     def fail(*_arguments: object) -> None:

@@ -6,7 +6,6 @@ import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import boto3
@@ -14,7 +13,7 @@ import pytest
 
 from fairlock import LockClient
 from testbed.localaws import LocalAws
-from tests.unit.client.doubles import Table
+from tests.unit.client.doubles import Table, descriptors
 
 CYCLES = 500
 CLIENTS = 10
@@ -28,11 +27,6 @@ def ours() -> NewThreads:
     """Gives the names of all threads that were started since this test began."""
     before = set(threading.enumerate())
     return lambda: sorted(thread.name for thread in threading.enumerate() if thread not in before)
-
-
-def descriptors() -> int:
-    gc.collect()
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_hundreds_of_cycles_leave_no_thread_and_no_lock_behind(ours: NewThreads) -> None:
@@ -57,9 +51,7 @@ def use_a_client(session: boto3.Session, table_name: str, number: int) -> None:
         held.check()
 
 
-def test_clients_with_heartbeats_leave_nothing_behind(
-    aws: LocalAws, lock_table: str, ours: NewThreads
-) -> None:
+def test_clients_that_renew_leave_nothing(aws: LocalAws, lock_table: str, ours: NewThreads) -> None:
     session = session_at(aws)
     use_a_client(session, lock_table, -1)  # What is made once per process, is made now.
     files = descriptors()
@@ -90,18 +82,14 @@ def has_ended(thread: threading.Thread, *, within: float) -> bool:
     return not thread.is_alive()
 
 
-def test_a_client_that_is_dropped_without_a_lock_leaves_no_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_client_dropped_without_a_lock_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     locks, _, scheduler = client_without_a_lock(monkeypatch)
     del locks
     gc.collect()
     assert has_ended(scheduler, within=20)
 
 
-def test_a_client_that_is_used_again_after_a_rest_has_its_thread_still(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_client_keeps_its_thread_while_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another one could be impossible to start, at the end of the interpreter for instance."""
     locks, _, scheduler = client_without_a_lock(monkeypatch)
     assert not has_ended(scheduler, within=0.3)
@@ -109,9 +97,7 @@ def test_a_client_that_is_used_again_after_a_rest_has_its_thread_still(
     assert has_ended(scheduler, within=20)
 
 
-def test_a_lock_that_outlives_its_client_is_renewed_and_its_threads_end_after_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_threads_of_a_lock_end_with_it_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
     locks, table, scheduler = client_without_a_lock(monkeypatch)
     lock = locks.acquire("a")
     del locks

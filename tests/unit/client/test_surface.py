@@ -14,14 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlock import InvalidRequest, LockClient, LockWaitTimeout, composite_name
+from fairlock import InvalidRequest, LockWaitTimeout, composite_name
 from fairlock.testing import FakeLockClient
 from tests.unit.client.conftest import Near
 
 
-def test_more_permits_than_fit_into_an_item_are_refused_before_anything_is_written(
-    near: Near,
-) -> None:
+def test_more_permits_than_fit_into_an_item_are_refused_before_any_write(near: Near) -> None:
     locks = near.client("\u00e9" * 500)
     with pytest.raises(InvalidRequest, match="must be at most 90 "):
         locks.try_acquire("db", limit=91)
@@ -29,9 +27,7 @@ def test_more_permits_than_fit_into_an_item_are_refused_before_anything_is_writt
     assert locks.try_acquire("db", limit=90) is not None
 
 
-def test_the_owner_name_is_made_of_host_process_and_program(
-    near: Near, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_owner_is_named_by_host_and_program(near: Near, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "worker-3")
     monkeypatch.setattr("sys.argv", ["/srv/billing.py"])
     locks = near.client(owner_name=None)
@@ -47,37 +43,27 @@ def test_the_default_wait_is_that_of_the_client_if_it_has_one(near: Near) -> Non
     assert near.client(lease=90).longest_wait(300) == 600
 
 
-BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
-    "a lease": ({"lease": 0}, "lease"),
-    "a wait": ({"max_wait": -1}, "max_wait"),
-    "heartbeats that leave no room": (
-        {"lease": 9, "heartbeat_every": 6, "safe_period": 3},
-        "lease",
-    ),
-    "a safe period as long as the lease": ({"lease": 9, "safe_period": 9}, "lease"),
-    "heartbeats without a pause": ({"heartbeat_every": 0}, "heartbeat_every"),
-    "a clock never heard of": ({"clock": "sundial"}, "clock"),
-    "a poll without a pause": ({"longest_poll": 0}, "longest_poll"),
-    "no workers": ({"max_workers": 0}, "max_workers"),
-    "best effort": ({"best_effort_release": "x"}, "best_effort_release"),
-    "an owner name": ({"owner_name": "a\nb"}, "owner_name"),
-    "a hook that cannot be called": ({"on_event": 7}, "on_event"),
-}
+BAD_SETTINGS: list[tuple[str, dict[str, Any]]] = [
+    ("lease", {"lease": 0}),
+    ("max_wait", {"max_wait": -1}),
+    ("lease", {"lease": 9, "heartbeat_every": 6, "safe_period": 3}),  # Which leaves no room.
+    ("lease", {"lease": 9, "safe_period": 9}),
+    ("heartbeat_every", {"heartbeat_every": 0}),
+    ("clock", {"clock": "sundial"}),
+    ("longest_poll", {"longest_poll": 0}),
+    ("max_workers", {"max_workers": 0}),
+    ("best_effort_release", {"best_effort_release": "x"}),
+    ("owner_name", {"owner_name": "a\nb"}),
+    ("on_event", {"on_event": 7}),
+    *(("table_name", {"table_name": name}) for name in ("", "my locks", None, 7)),
+]
 
 
-@pytest.mark.parametrize("what", BAD_SETTINGS)
-def test_bad_settings_are_refused_by_name(near: Near, what: str) -> None:
-    settings, field = BAD_SETTINGS[what]
+@pytest.mark.parametrize(("field", "settings"), BAD_SETTINGS, ids=str)
+def test_bad_settings_are_refused_by_name(near: Near, field: str, settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as refused:
         near.client(**settings)
     assert refused.value.field == field
-
-
-@pytest.mark.parametrize("name", ["", "my locks", None, 7])
-def test_what_is_no_table_name_is_refused(name: Any, near: Near) -> None:  # noqa: ANN401 - anything
-    with pytest.raises(InvalidRequest) as refused:
-        LockClient(name, client=near.table)
-    assert refused.value.field == "table_name"
 
 
 @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])

@@ -38,9 +38,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return threads
 
 
-def test_without_a_thread_for_heartbeats_the_lock_is_given_back_and_later_ones_are_renewed(
-    threads: SimpleNamespace,
-) -> None:
+def test_without_a_thread_for_heartbeats_the_lock_is_given_back(threads: SimpleNamespace) -> None:
     table = Table()
     with often_renewed(table) as locks:
         threads.exhausted = "fairlock-scheduler"
@@ -53,9 +51,7 @@ def test_without_a_thread_for_heartbeats_the_lock_is_given_back_and_later_ones_a
         assert not lock.lost.is_set()
 
 
-def test_a_heartbeat_for_which_there_is_no_thread_is_tried_again(
-    threads: SimpleNamespace,
-) -> None:
+def test_a_heartbeat_for_which_there_is_no_thread_is_tried_again(threads: SimpleNamespace) -> None:
     table = Table()
     with often_renewed(table) as locks:
         threads.exhausted = "fairlock-heartbeat"
@@ -66,9 +62,7 @@ def test_a_heartbeat_for_which_there_is_no_thread_is_tried_again(
         assert not lock.lost.is_set()
 
 
-def test_a_pool_has_no_more_threads_than_it_needs_and_survives_what_its_work_raises(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_pool_survives_what_its_work_raises_and_ends(caplog: pytest.LogCaptureFixture) -> None:
     pool = WorkerPool(3, name="pool")
     together = threading.Barrier(3)
     done: list[int] = []
@@ -121,24 +115,12 @@ def test_a_callback_for_which_there_is_no_thread_is_called_later(
     assert sorted(told) == ["a", "b"]
 
 
-def test_a_callback_that_wants_to_end_the_process_is_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_callback_that_would_end_the_process_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     callbacks = Callbacks()
     callbacks.call_soon("on_lost of lock 'a'", sys.exit)
     callbacks.close()
     assert "on_lost of lock 'a' failed" in caplog.text
     assert "SystemExit" in caplog.text
-
-
-def test_the_loss_of_a_lock_that_a_closed_client_left_to_its_lease_is_noticed() -> None:
-    locks = LockClient("locks", client=Table(), lease=1)
-    lock = locks.acquire("a")
-    waiter = threading.Thread(target=lock.lost.wait, daemon=True)
-    waiter.start()
-    locks.close()
-    waiter.join(30)
-    assert not waiter.is_alive()
 
 
 def test_a_write_that_is_refused_because_of_our_own_release_is_no_loss() -> None:
@@ -218,9 +200,7 @@ def program() -> Iterator[Program]:
 
 @IN_EACH_REQUEST
 def test_a_handler_may_close_and_give_back_all_other_locks(
-    program: Program,
-    request_of: Callable[[Lock], object],
-    caplog: pytest.LogCaptureFixture,
+    program: Program, request_of: Callable[[Lock], object], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert program.interrupted(request_of, lambda: program.locks.close(release=True))
     assert program.table.state("b").held == 0
@@ -239,9 +219,7 @@ def test_a_handler_that_releases_the_very_lock_is_told_that_its_lease_ends_it(
     assert program.table.state("a").held == 0
 
 
-def test_a_handler_that_closes_in_the_middle_of_the_planning_does_not_wait_for_the_planner(
-    program: Program,
-) -> None:
+def test_a_handler_that_closes_amid_the_planning_does_not_wait_for_it(program: Program) -> None:
     def in_the_middle(_lock: Lock) -> None:
         with program.locks._services.heartbeats._mutex:  # noqa: SLF001 - as `add` and `remove` do
             program.locks.close()
@@ -249,9 +227,7 @@ def test_a_handler_that_closes_in_the_middle_of_the_planning_does_not_wait_for_t
     assert program.interrupted(in_the_middle, lambda: None)
 
 
-def test_a_handler_that_closes_does_not_wait_for_a_heartbeat_that_waits_for_the_same_lock(
-    program: Program,
-) -> None:
+def test_a_handler_that_closes_does_not_wait_for_a_waiting_heartbeat(program: Program) -> None:
     begun = threading.Event()
 
     def close_beside_a_heartbeat() -> None:

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError, NoRegionError
 
 from fairlock.client.reporting import log_event
 from fairlock.store.context import Event, Evicted, HandedOver, LivenessUnknown, PushUnknown
-from tests.support import Operations, acquire, logged_here, owner, release, store_over
+from tests.support import Operations, acquire, logged_here, owner, store_over
 from tests.support.faulty_table import client_error
 from tests.unit.client.conftest import Near
 
@@ -51,13 +51,7 @@ class StepFunctions:
 def queue_a_workflow(near: Near) -> Operations:
     workflow = store_over(near.table, near.clock)
     workflow.acquire(
-        acquire(
-            "billing",
-            lock_name="a",
-            execution_arn=EXECUTION,
-            waits=True,
-            task_token="token-1",
-        )
+        acquire("billing", lock_name="a", execution_arn=EXECUTION, waits=True, task_token="token-1")
     )
     return workflow
 
@@ -72,25 +66,9 @@ def test_a_client_that_leaves_hands_over_to_the_workflow_that_waits(near: Near) 
     assert answer["fencing_token"] == lock.fencing_token + 1
 
 
-def test_clients_and_workflows_take_turns_in_the_order_of_their_entry(near: Near) -> None:
-    lock = near.client("anna", stepfunctions=StepFunctions(), lease=600).acquire("a")
-    workflow = queue_a_workflow(near)
-    order: list[str] = []
-    near.clock.at(10, lock.release)
-    near.clock.at(11, lambda: order.append(near.table.state("a").holders[0].owner_name))
-    near.clock.at(20, lambda: workflow.release(release("billing", lock_name="a")))
-    ben = near.client("ben").acquire("a", max_wait=60)
-    order.append(near.table.state("a").holders[0].owner_name)
-    assert order == ["billing", "ben"]
-    ben.check()
-
-
 @pytest.mark.parametrize("is_made", [True, False])
 def test_a_workflow_that_cannot_be_told_is_no_error_but_is_logged(
-    near: Near,
-    store_events: list[Event],
-    *,
-    is_made: bool,
+    near: Near, store_events: list[Event], *, is_made: bool
 ) -> None:
     """A permission is missing, or there is no region for a client of Step Functions."""
     refusing = StepFunctions(refuses=client_error("AccessDeniedException"))
@@ -113,9 +91,7 @@ def workflow_overdue(near: Near) -> None:
 
 @pytest.mark.parametrize("status", ["RUNNING", "ABORTED", "unknown"])
 def test_the_lock_of_a_workflow_is_taken_only_if_that_is_over(
-    near: Near,
-    store_events: list[Event],
-    status: str,
+    near: Near, store_events: list[Event], status: str
 ) -> None:
     workflow_overdue(near)
     refuses = client_error("AccessDeniedException") if status == "unknown" else None
@@ -123,21 +99,6 @@ def test_the_lock_of_a_workflow_is_taken_only_if_that_is_over(
     assert (lock is not None) is (status == "ABORTED")
     unknown = LivenessUnknown(lock_name="a", execution_arn=EXECUTION)
     assert (store_events == [unknown]) is (status == "unknown")
-
-
-def test_a_waiter_does_not_ask_at_every_poll_about_a_workflow_of_which_nothing_is_known(
-    near: Near,
-) -> None:
-    workflow_overdue(near)
-    step_functions = StepFunctions(refuses=client_error("AccessDeniedException"))
-    locks = near.client("ben", stepfunctions=step_functions)
-    workflow = store_over(near.table, near.clock)
-    near.table.requests.clear()
-    near.clock.at(300, lambda: workflow.release(release("billing", lock_name="a")))
-    locks.acquire("a", max_wait=400)
-    # It asks again every 30 s: two refused writes, the place that it keeps, and the lease that goes
-    # on before and after the question. Every 10 s would be 76.
-    assert near.table.writes() < 50
 
 
 def test_a_single_try_has_time_to_make_the_first_client_for_step_functions(near: Near) -> None:

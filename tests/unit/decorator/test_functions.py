@@ -1,23 +1,27 @@
-"""`@locked`: a function runs only while it holds its lock."""
+"""`@locked`: what can be decorated, what a call is given, and which client it uses.
+
+tests/contracts/client/test_locked.py says what functions and coroutine functions promise alike.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import inspect
 import math
+import warnings
 from typing import Any
 
 import pytest
 
-from fairlock import InvalidRequest, Lock, LockClient, LockWaitTimeout, locked
+from fairlock import AsyncLockClient, InvalidRequest, Lock, LockClient, LockWaitTimeout, locked
 from fairlock.decorator import default_clients
-from fairlock.testing import ManualClock
-from tests.unit.client.doubles import Table
-from tests.unit.decorator.conftest import Context
+from fairlock.testing import FakeAsyncLockClient, ManualClock
+from tests.support import LambdaContextStub
+from tests.unit.client.doubles import AsyncTable, Table
 
 
-def test_a_parameter_named_lock_gets_the_lock_and_callers_do_not_see_it(
-    locks: LockClient,
-) -> None:
+def test_a_parameter_named_lock_gets_the_lock_and_callers_do_not_see_it(locks: LockClient) -> None:
     @locked("a", client=locks)
     def work(number: int, lock: Lock | None = None) -> tuple[int, str]:
         assert lock is not None
@@ -58,9 +62,7 @@ def test_methods_and_the_functions_name_stay_as_they_are(locks: LockClient, tabl
     assert (Account.debit.__name__, Account.debit.__doc__) == ("debit", "Takes money.")
 
 
-def test_a_wrong_call_is_a_type_error_and_nothing_is_written(
-    locks: LockClient, table: Table
-) -> None:
+def test_a_wrong_call_is_a_type_error_before_any_write(locks: LockClient, table: Table) -> None:
     @locked("orders/{order_id}", client=locks)
     def charge(order_id: int) -> int:
         return order_id
@@ -80,9 +82,7 @@ def lock_first(lock: Lock, number: int) -> None: ...
 def positional_lock(number: int, lock: Lock, /) -> None: ...
 
 
-def test_a_coroutine_of_a_plain_function_is_refused_for_it_would_run_without_the_lock(
-    locks: LockClient, table: Table
-) -> None:
+def test_a_coroutine_of_a_plain_function_is_refused(locks: LockClient, table: Table) -> None:
     ran: list[int] = []
 
     async def work() -> None:
@@ -102,10 +102,8 @@ def test_a_coroutine_of_a_plain_function_is_refused_for_it_would_run_without_the
 @pytest.mark.parametrize(
     ("arguments", "function", "field"),
     [
-        ({"if_taken": "give up"}, len, "if_taken"),
         ({"if_taken": "skip", "max_wait": 3}, len, "max_wait"),
         ({"max_wait": -3}, len, "max_wait"),
-        ({"otherwise": 3}, len, "otherwise"),
         ({}, generator, "function"),
         ({}, 7, "function"),
         ({}, lock_first, "lock"),
@@ -131,40 +129,35 @@ def test_what_cannot_be_locked_so_is_refused_when_it_is_decorated(
     assert refused.value.field == field
 
 
-@pytest.mark.parametrize("names", [["b", "a"], ("a", "b"), {"a"}])
-def test_a_list_of_names_is_refused_with_the_way_to_nest(names: Any) -> None:  # noqa: ANN401 - odd things
-    with pytest.raises(InvalidRequest) as refused:
-        locked(names)(lambda: None)
-    assert refused.value.field == "name"
-    assert "decorate the function once for each" in refused.value.rule
-    assert "sorted(names)" in refused.value.rule
+async def test_a_client_of_the_wrong_kind_is_refused(locks: LockClient) -> None:
+    async def work() -> None: ...
+
+    def plain() -> None: ...
+
+    with pytest.raises(InvalidRequest, match="must be an AsyncLockClient"):
+        await locked("a", client=locks)(work)()
+    with pytest.raises(InvalidRequest, match="must be a LockClient"):
+        locked("a", client=FakeAsyncLockClient())(plain)()
 
 
-def test_a_function_that_is_decorated_twice_holds_both_locks_from_top_to_bottom(
-    locks: LockClient,
-) -> None:
-    taken = list[str]()
+def test_a_function_that_is_decorated_twice_holds_both(locks: LockClient, table: Table) -> None:
+    def held() -> list[int]:
+        return [table.state(name).held for name in "ab"]
+
+    taken = list[int]()
     inner = locks.acquire("b", owner_name="other")
 
     @locked("a", client=locks)
     @locked("b", client=locks, if_taken="raise")
     def move(*, lock: Lock | None = None) -> str:
-        taken.extend([name for name in ("a", "b") if held(locks, name)])
+        taken.extend(held())
         return lock.name if lock else ""
 
     with pytest.raises(LockWaitTimeout, match="'b'"):
         move()
-    assert not held(locks, "a"), "given back"
+    assert held() == [0, 1], "the first one is given back"
     inner.release()
-    assert move() == "b"
-    assert taken == ["a", "b"]
-    assert not held(locks, "a")
-    assert not held(locks, "b")
-
-
-def held(locks: LockClient, name: str) -> bool:
-    found = locks.describe(name)
-    return found is not None and bool(found.holders)
+    assert (move(), taken, held()) == ("b", [1, 1], [0, 0])
 
 
 # Default clients: made when they are needed, for what the call needs.
@@ -191,8 +184,8 @@ def made(monkeypatch: pytest.MonkeyPatch, table: Table, clock: ManualClock) -> l
         ({}, ({},), {}),
         ({"if_taken": "skip"}, ({},), {}),
         ({"if_taken": "raise"}, ({},), {}),
-        ({"lease": 20}, ({}, Context(30)), {}),
-        ({}, ({}, Context(30)), {"heartbeat_every": math.inf, "safe_period": 0.05}),
+        ({"lease": 20}, ({}, LambdaContextStub()), {}),
+        ({}, ({}, LambdaContextStub()), {"heartbeat_every": math.inf, "safe_period": 0.05}),
     ],
     ids=["waits", "skip", "raise", "Lambda with a lease", "Lambda"],
 )
@@ -222,3 +215,30 @@ def test_without_a_client_and_a_table_name_the_call_says_what_to_do(
     with pytest.raises(InvalidRequest, match="give a client, or set FAIRLOCK_TABLE_NAME"):
         locked("deploy")(lambda: None)()
     assert made == []
+
+
+def test_clients_made_for_a_loop_are_closed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[AsyncLockClient] = []
+
+    def make(name: str, **settings: Any) -> AsyncLockClient:  # noqa: ANN401 - as of the client
+        client = AsyncLockClient(name, client=AsyncTable(), **settings)
+        made.append(client)
+        return client
+
+    @locked("a")
+    async def work() -> bool:
+        return made[-1]._closed  # noqa: SLF001 - the question
+
+    async def twice() -> list[bool]:
+        return [await work(), await work()]
+
+    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
+    monkeypatch.setattr("fairlock.aio.AsyncLockClient", make)
+    gc.collect()  # What earlier tests have left would warn in this one.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number in (1, 2):
+            assert asyncio.run(twice()) == [False, False]
+            assert [client._closed for client in made] == [True] * number  # noqa: SLF001 - same
+        gc.collect()
+    assert len(default_clients._loops) == 0  # noqa: SLF001 - nothing of them is left

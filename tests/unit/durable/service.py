@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from fairlock.aws.executions import Delivery, Execution, Liveness
 from fairlock.aws.lock_table import LockTable
 from fairlock.clock import Clock, SystemClock
 from fairlock.durable import hold
+from fairlock.durable.holding import options_of
 from fairlock.errors import LockLost, LockStoreUnavailable
 from fairlock.protocol.model import Grant, LockState
 from fairlock.protocol.outcomes import NotHeld, Reaped, Refusal, Released
@@ -38,6 +40,7 @@ from tests.support import TABLE, Operations, acquire, moved_clock, release
 
 Json = dict[str, Any]
 LOCK = "customer/42"
+MINUTE = timedelta(minutes=1)
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:billing:1/durable-execution"
 
 
@@ -143,6 +146,16 @@ def unavailable(*_: object) -> None:
     """A service that does not answer."""
     message = "as a test wants it"
     raise LockStoreUnavailable(message)
+
+
+UNASKED = Service()
+
+
+def options(**given: Any) -> Any:  # noqa: ANN401 - of `hold`
+    """What `hold` makes of its arguments."""
+    good = {"name": "a", "limit": 1, "lease": MINUTE, "max_wait": MINUTE, "max_hold": 60 * MINUTE}
+    others = {"data": None, "fallback": None, "shared": False, "service": UNASKED}
+    return options_of(**{**good, **others, **given})
 
 
 # AWS's local runner, with a hand that kills functions.

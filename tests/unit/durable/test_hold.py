@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from aws_durable_execution_sdk_python import DurableContext
 from aws_durable_execution_sdk_python.config import Duration
+from aws_durable_execution_sdk_python.exceptions import ExecutionError
 
 from fairlock.durable import DurableLock, hold
-from fairlock.durable.holding import options_of
 from fairlock.errors import InvalidRequest, LockWaitTimeout, Superseded
 from tests.support import owner
 from tests.unit.durable.service import (
@@ -22,6 +21,7 @@ from tests.unit.durable.service import (
     error_of,
     executions_of,
     holding,
+    options,
     result_of,
 )
 
@@ -87,12 +87,18 @@ def test_uncontended_acquire_and_release_are_one_call_each() -> None:
     assert service.called() == ["acquire", "release"]
 
 
-def test_an_error_of_the_work_leaves_by_its_own_name_after_the_release() -> None:
+@pytest.mark.parametrize("error", [ValueError("boom"), ExecutionError("boom")], ids=repr)
+def test_an_error_of_the_work_releases_and_one_of_the_sdk_does_not(error: Exception) -> None:
+    """An error of the SDK ends the execution, and that end frees the lock."""
     service = Service()
-    kind, message = error_of(holding(service, lambda *_: int("boom")), service)
-    assert kind.endswith("ValueError")
-    assert "boom" in message
-    assert service.state(LOCK).held == 0
+
+    def work(*_: object) -> None:
+        raise error
+
+    kind, message = error_of(holding(service, work), service)
+    assert (kind.rpartition(".")[2], message) == (type(error).__name__, "boom")
+    is_released = isinstance(error, ValueError)
+    assert service.called() == ["acquire", "release"][: 1 + is_released]
 
 
 def test_max_wait_holds_to_two_seconds_and_the_queue_is_left() -> None:
@@ -116,13 +122,11 @@ def test_max_wait_holds_to_two_seconds_and_the_queue_is_left() -> None:
 
 
 @pytest.mark.parametrize(("limit", "shared", "held"), [(1, False, 0), (2, False, 1), (20, True, 1)])
-def test_a_busy_lock_is_skipped_and_nothing_is_left_behind(
-    limit: int, *, shared: bool, held: bool
-) -> None:
+def test_a_busy_lock_is_skipped_without_a_trace(limit: int, *, shared: bool, held: bool) -> None:
     """One with a permit left, or that others share, is not busy."""
-    service, options = Service(), {"limit": limit, "shared": shared, "data": {"job": 7}}
+    service, given = Service(), {"limit": limit, "shared": shared, "data": {"job": 7}}
     service.take("anna", limit=limit, shared=shared)
-    body = holding(service, lambda _, lock: lock is not None, skip=True, **options)
+    body = holding(service, lambda _, lock: lock is not None, skip=True, **given)
     assert result_of(body, service).result == ("true" if held else "false")
     assert service.called() == ["acquire", "release"][: 1 + held]
     assert service.requests[0]["data"] == {"job": 7}
@@ -175,18 +179,6 @@ def test_executions_learn_by_their_callbacks_or_at_once_that_a_newer_one_was_gra
 
 # What `hold` refuses, before anything is asked.
 
-GOOD: dict[str, Any] = {
-    "name": "a",
-    "limit": 1,
-    "lease": timedelta(minutes=1),
-    "max_wait": timedelta(minutes=30),
-    "data": None,
-    "fallback": None,
-    "service": Service(),
-    "shared": False,
-    "max_hold": timedelta(hours=1),
-}
-
 
 @pytest.mark.parametrize(
     ("field", "value"),
@@ -198,14 +190,14 @@ GOOD: dict[str, Any] = {
 )
 def test_a_time_that_breaks_a_rule_of_durable_functions_is_named(field: str, value: object) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        options_of(**{**GOOD, field: value})
+        options(**{field: value})
     assert caught.value.field == field
 
 
 def test_a_time_is_a_number_of_seconds_or_a_timedelta() -> None:
-    given = options_of(**{**GOOD, "lease": 90, "max_wait": 3600, "fallback": 30})
+    given = options(lease=90, max_wait=3600, fallback=30)
     spans = {name: timedelta(seconds=n) for name, n in (("lease", 90), ("fallback", 30))}
-    assert given == options_of(**{**GOOD, **spans, "max_wait": timedelta(hours=1)})
+    assert given == options(**spans, max_wait=timedelta(hours=1))
     assert (given.request["lease_seconds"], given.max_wait, given.fallback) == (90, 3600, 30)
 
 
@@ -221,19 +213,19 @@ def test_a_time_is_a_number_of_seconds_or_a_timedelta() -> None:
 )
 def test_a_long_wait_has_long_fallback_periods(max_wait: timedelta | None, fallback: int) -> None:
     """An execution may have 3,000 operations, and each period takes two."""
-    options = options_of(**{**GOOD, "max_wait": max_wait})
-    assert options.fallback == fallback
-    assert 2 * (options.max_wait or 0) / options.fallback <= 2_000
+    found = options(max_wait=max_wait)
+    assert found.fallback == fallback
+    assert 2 * (found.max_wait or 0) / found.fallback <= 2_000
 
 
 def test_fallback_periods_that_are_too_many_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="from 605 s to 12 h"):
-        options_of(**{**GOOD, "max_wait": timedelta(days=7), "fallback": timedelta(minutes=1)})
+        options(max_wait=timedelta(days=7), fallback=60)
 
 
 def test_it_asks_to_share_only_if_it_is_told_to() -> None:
-    assert "shared" not in options_of(**GOOD).request
-    assert options_of(**{**GOOD, "shared": True}).request["shared"]
+    assert "shared" not in options().request
+    assert options(shared=True).request["shared"]
 
 
 def test_a_hold_without_with_is_warned_of() -> None:

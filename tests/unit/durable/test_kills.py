@@ -35,18 +35,19 @@ class Scene:
     """What happens around one execution, and what was wrong with it.
 
     Attributes:
-        frees_after: the other owner releases after this many calls of acquire; None: there is none.
+        frees: the moment at which the other owner releases; None: there is none.
         fails: whether the work raises.
         max_wait: of the execution.
+        granted: whether it was handed the lock.
     """
 
-    frees_after: int | None = None
+    frees: str | None = None
     fails: bool = False
     max_wait: int = 3000
     service: Service = field(default_factory=Service)
     faults: list[str] = field(default_factory=list)
     tokens: set[int] = field(default_factory=set)
-    asked: int = 0
+    granted: bool = False
 
     def body(self, _event: object, context: DurableContext) -> str:
         try:
@@ -70,24 +71,37 @@ class Scene:
             self.faults.append(f"works with {lock.fencing_token}, held are {held}")
 
     def run(self, killer: Killer) -> Executions:
-        if self.frees_after is not None:
+        if self.frees is not None:
             self.service.take("anna")
-            self.service.after = self.free
+            self.service.before, self.service.after = self.before, self.after
         with executions_of(self.body, self.service, killer, time_scale=QUICK) as executions:
             result = executions.run("a")
-        expected = '"too late"' if self.frees_after == NEVER else '"done"'
+        expected = '"too late"' if self.frees in (NEVER, *MOMENTS) else '"done"'
         if result.result != (None if self.fails else expected):
             self.faults.append(f"{result.status} with {result.result}, {result.error}")
         self.check_nothing_left()
         return executions
 
-    def free(self, name: str, _request: Json, _answer: Json) -> None:
-        self.asked += name == "acquire"
-        if self.asked == self.frees_after:
+    def before(self, name: str, request: Json) -> None:
+        if name == "release" and "queue" in request:
+            self.free_at(MOMENTS[1], request)
+
+    def after(self, name: str, request: Json, _answer: Json) -> None:
+        if name == "release":
+            self.free_at(MOMENTS[2], request)
+            return
+        self.free_at(f"after acquire {self.service.called().count('acquire')}", request)
+        if "task_token" in request and self.frees == MOMENTS[0]:
+            self.service.push = None
+            self.free_at(MOMENTS[0], request)
+
+    def free_at(self, moment: str, request: Json) -> None:
+        if moment == self.frees and self.service.state(LOCK).holder(owner("anna")) is not None:
             self.service.free("anna")
+            self.granted = self.service.state(LOCK).holder(request["owner_id"]) is not None
 
     def check_nothing_left(self) -> None:
-        others = {owner("anna")} if self.frees_after == NEVER else set()
+        others = {owner("anna")} if self.frees == NEVER else set()
         held = {holder.owner_id for holder in self.service.state(LOCK).holders}
         if held != others:
             self.faults.append(f"{len(held)} hold the lock at the end")
@@ -97,13 +111,16 @@ class Scene:
             self.faults.append(f"{len(self.tokens)} grants")
 
 
-NEVER = 1_000
+# A waiter gives up, and is handed the lock in that very moment: it gives it back.
+MOMENTS: Final = ("the push is lost", "before it leaves the queue", "after it has left the queue")
+TIMES: Final = int(os.environ.get("FAIRLOCK_DURABLE_TIMES", "5"))
+NEVER: Final = "never"
 SCENES: dict[str, Callable[[], Scene]] = {
     "free": Scene,
     "fails": lambda: Scene(fails=True),
-    "handed over while it asks first": lambda: Scene(frees_after=1),
-    "handed over while it asks again": lambda: Scene(frees_after=2),
-    "gives up": lambda: Scene(frees_after=NEVER, max_wait=1),
+    "handed over while it asks first": lambda: Scene(frees="after acquire 1"),
+    "handed over while it asks again": lambda: Scene(frees="after acquire 2"),
+    "gives up": lambda: Scene(frees=NEVER, max_wait=1),
 }
 
 
@@ -123,9 +140,7 @@ def faults_of(make_scene: Callable[[], Scene]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_a_function_that_is_killed_at_any_checkpoint_holds_and_releases_exactly_once(
-    scene: str,
-) -> None:
+def test_a_function_killed_at_any_checkpoint_holds_and_releases_exactly_once(scene: str) -> None:
     assert faults_of(SCENES[scene]) == {}
 
 
@@ -174,63 +189,12 @@ def test_a_call_that_a_death_delayed_is_granted_nothing_after_the_lock_was_skipp
     assert service.state(LOCK).held == 0
 
 
-# A waiter gives up, and is handed the lock in that very moment: it gives it back.
-
-MOMENTS: Final = ("the push is lost", "before it leaves the queue", "after it has left the queue")
-TIMES: Final = int(os.environ.get("FAIRLOCK_DURABLE_TIMES", "5"))
-
-
-@dataclass
-class LateGrant:
-    """A lock whose holder releases in one of the moments.
-
-    Attributes:
-        granted: how often the waiter was handed the lock.
-    """
-
-    moment: str
-    service: Service = field(default_factory=Service)
-    granted: int = 0
-    _is_free: bool = False
-
-    def __post_init__(self) -> None:
-        self.service.take("anna")
-        self.service.before = self._before
-        self.service.after = self._after
-
-    def body(self, event: object, context: DurableContext) -> str:
-        try:
-            holding(self.service, max_wait=1)(event, context)
-        except LockWaitTimeout:
-            return "gave up"
-        return "held"
-
-    def _before(self, name: str, request: Json) -> None:
-        if name == "release" and self.moment == MOMENTS[1] and "queue" in request:
-            self._free(request["owner_id"])
-
-    def _after(self, name: str, request: Json, _answer: Json) -> None:
-        if name == "acquire" and self.moment == MOMENTS[0] and "task_token" in request:
-            self.service.push = None
-            self._free(request["owner_id"])
-        if name == "release" and self.moment == MOMENTS[2]:
-            self._free(request["owner_id"])
-
-    def _free(self, waiter: str) -> None:
-        if not self._is_free:
-            self._is_free = True
-            self.service.free("anna")
-            self.granted += self.service.state(LOCK).holder(waiter) is not None
-
-
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_grant_in_the_moment_of_giving_up_is_given_back(moment: str) -> None:
     granted = 0
     for _ in range(TIMES):
-        late = LateGrant(moment)
-        with executions_of(late.body, late.service, time_scale=QUICK) as executions:
-            assert executions.run("a").result == '"gave up"'
-        assert late.service.state(LOCK).held == 0
-        assert late.service.table.waiters(LOCK) == []
-        granted += late.granted
+        scene = Scene(frees=moment, max_wait=1)
+        scene.run(Killer())
+        assert scene.faults == []
+        granted += scene.granted
     assert granted == (0 if moment == MOMENTS[2] else TIMES)

@@ -88,9 +88,7 @@ def test_an_acquisition_that_is_released_while_it_waits_is_lost() -> None:
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-def test_a_service_that_does_not_answer_is_no_refusal_and_what_it_may_have_granted_is_given_back(
-    *, is_done: bool
-) -> None:
+def test_what_a_service_may_have_granted_unanswered_is_given_back(*, is_done: bool) -> None:
     service = Service()
 
     def fail(name: str, *_: object) -> None:
@@ -138,9 +136,7 @@ class Refuser:
 
 
 @pytest.mark.parametrize("refused_releases", [0, 2])
-def test_a_grant_whose_reply_was_lost_is_given_back_when_the_repeat_is_refused(
-    refused_releases: int,
-) -> None:
+def test_a_grant_with_a_lost_reply_is_given_back_after_a_refusal(refused_releases: int) -> None:
     service = Refuser(loses_first_reply=True, refused_releases=refused_releases).service
     kind, message = error_of(holding(service), service)
     assert kind.endswith("LockStoreMisconfigured")

@@ -14,7 +14,7 @@ from aws_durable_execution_sdk_python.config import Duration, MapConfig, Nesting
 from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestResult
 from botocore.exceptions import ReadTimeoutError
 
-from fairlock.durable import LockFunctions, hold, lock_functions
+from fairlock.durable import DurableLock, LockFunctions, hold, lock_functions
 from fairlock.durable.lock_functions import error_named, text_of
 from fairlock.errors import (
     InvalidRequest,
@@ -62,6 +62,7 @@ AROUND: dict[str, Place] = {
     "a child": lambda context, outer: context.run_in_child_context(outer),
     "a nested branch": lambda context, outer: context.parallel([outer, outer], config=NESTED),
     "a flat branch": lambda context, outer: context.parallel([outer, outer], config=FLAT),
+    "an iteration": lambda context, outer: context.map([0, 1], lambda child, *_: outer(child)),
 }
 BELOW: dict[str, Place] = {
     "itself": lambda context, inner: inner(context),
@@ -90,7 +91,7 @@ def test_a_lock_inside_itself_is_an_error_at_once_wherever_that_is_and_its_sibli
     around: str, below: str, how: dict[str, Any]
 ) -> None:
     """Also of one that would not wait: it would be skipped for ever."""
-    service, told = Service(), list[str]()
+    service, told, holders = Service(), list[str](), list[tuple[str, list[str]]]()
 
     def inner(context: DurableContext) -> None:
         try:
@@ -99,7 +100,15 @@ def test_a_lock_inside_itself_is_an_error_at_once_wherever_that_is_and_its_sibli
         except (InvalidRequest, LockWaitTimeout) as error:
             told.append(str(error))
 
-    body = holding(service, lambda context, _: BELOW[below](context, inner))
+    def work(context: DurableContext, lock: DurableLock) -> None:
+        def note(_: object) -> None:
+            holders.append((lock.owner_id, [h.owner_id for h in service.state(LOCK).holders]))
+
+        context.wait(A_SECOND)
+        context.step(note, name="note")
+        BELOW[below](context, inner)
+
+    body = holding(service, work)
 
     def outer(context: DurableContext) -> None:
         body(None, context)
@@ -107,6 +116,9 @@ def test_a_lock_inside_itself_is_an_error_at_once_wherever_that_is_and_its_sibli
     assert result_at(AROUND[around], outer, service).error is None
     [message] = set(told)
     assert "it would wait for itself" in message
+    assert all([owner_id] == found for owner_id, found in holders)
+    siblings = 1 if around in {"the root", "a child"} else 2
+    assert len({owner_id for owner_id, _ in holders}) == siblings
     assert service.state(LOCK).held == 0
 
 
@@ -177,53 +189,6 @@ def test_the_newest_only_works_around_a_map_and_in_branches() -> None:
         context.parallel([deploy])
 
     assert _deploys(Service(), beside_a_map) == ["ran", "ran"]
-
-
-STALE_TOKEN = "Invalid checkpoint token"
-"""The local runner may invoke a function for a callback before the last invocation has ended."""
-
-
-def branches(nesting: NestingType) -> tuple[DurableFunctionTestResult, int, int]:
-    """What the execution returns, how many were inside at once, and how many hold the lock then."""
-    service, inside, most = Service(), set[int](), list[int]()
-
-    def branch(context: DurableContext, item: int, _index: int, _items: Any) -> int:  # noqa: ANN401 - the SDK's
-        # The runner may repeat a step, and so may AWS.
-        def come(_: object) -> None:
-            inside.add(item)
-            most.append(len(inside))
-
-        with hold(context, LOCK, service=service) as lock:
-            context.step(come, name="come")
-            context.wait(A_SECOND)
-            context.step(lambda _: inside.discard(item), name="go")
-            return lock.fencing_token
-
-    def body(_event: object, context: DurableContext) -> list[int]:
-        mapped: list[int] = context.map(
-            [0, 1, 2], branch, name="map", config=MapConfig(nesting_type=nesting)
-        ).get_results()
-        others = [lambda child, i=i: branch(child, i, i, ()) for i in (3, 4, 5)]
-        return [
-            *mapped,
-            *context.parallel(
-                others, name="parallel", config=ParallelConfig(nesting_type=nesting)
-            ).get_results(),
-        ]
-
-    result = result_of(body, service)
-    return result, max(most), service.state(LOCK).held
-
-
-@pytest.mark.parametrize("nesting", NestingType)
-def test_branches_of_parallel_and_of_map_take_turns(nesting: NestingType) -> None:
-    for _ in range(3):
-        result, at_once, held = branches(nesting)
-        if result.error is None or result.error.message != STALE_TOKEN:
-            break
-    assert result.error is None
-    tokens = str(result.result).strip("[]").split(", ")
-    assert (len(set(tokens)), at_once, held) == (6, 1, 0)
 
 
 # How the functions of the service are invoked, and what their errors become.
@@ -315,9 +280,7 @@ FAILED: dict[str, tuple[Functions, type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("kind", FAILED)
-def test_a_failure_that_no_repeat_cures_is_misconfigured_and_every_other_an_unknown_outcome(
-    kind: str,
-) -> None:
+def test_what_no_repeat_cures_is_misconfigured_and_all_else_an_unknown_outcome(kind: str) -> None:
     functions, error, told = FAILED[kind]
     with pytest.raises(error, match=told) as caught:
         over(functions).acquire(REQUEST)
