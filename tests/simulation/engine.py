@@ -13,7 +13,7 @@ import gc
 import hashlib
 import heapq
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,6 +46,9 @@ class Task(greenlet):  # type: ignore[misc]  # greenlet ships no types
         super().__init__(run, hub)
         self.process = process
         self.waits = 0
+
+    def is_alive(self) -> bool:
+        return not self.dead
 
 
 class Process:
@@ -114,6 +117,7 @@ class Engine:
         random: chance of the world; the chance of Fairlock's own code is seeded beside it.
         steps: how many events have happened.
         has_ended: whether the world is no more: what is left of its threads is unwound.
+        faults: what went wrong, and how often.
         lines: the trace; without `keeps_trace` only the last ones.
     """
 
@@ -123,6 +127,7 @@ class Engine:
         self.hub: greenlet = getcurrent()
         self.steps = 0
         self.has_ended = False
+        self.faults = Counter[str]()
         self.lines: deque[str] = deque(maxlen=None if keeps_trace else _REMEMBERED_LINES)
         self._agenda: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._order = itertools.count()
@@ -260,6 +265,14 @@ class Bucket:
             self.refused += 1
             return False
         self._left -= 1
+        return True
+
+    def overdraw(self, tokens: float) -> bool:
+        """Takes so many, if there is any: what that takes too much, later ones wait for."""
+        self._refill()
+        if self._left <= 0:
+            return False
+        self._left -= tokens
         return True
 
     def reserve(self) -> float:

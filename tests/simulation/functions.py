@@ -115,9 +115,9 @@ class _FragileWire:
         random, environment, faults = self.engine.random, self._environment, self._faults
         if faults.stalls and random.random() < faults.stalls:
             self._wire.hit(request)
-            self._wire.traffic.stalled += 1
+            self._wire.stalled += 1
             self.engine.wait(random.random() * faults.stall_seconds)
-            self._wire.traffic.stalled -= 1  # Else the process was ended before it sent anything.
+            self._wire.stalled -= 1  # Else the process was ended before it sent anything.
         if random.random() < faults.kills:
             later = random.random() * _KILLED_WITHIN_SECONDS
             self.engine.after(later, environment.die, environment.invocation, "Runtime.ExitError")

@@ -151,7 +151,7 @@ def run(
         outcomes=dict(sorted(judge.outcomes.items())),
         waits=tuple(judge.waits),
         recovered=dict(sorted(world.recovery.slowest.items())),
-        faults=world.count_faults(),
+        faults=dict(sorted((+engine.faults).items())),
         figures={**world.figures, "granted in vain": world.recovery.in_vain + judge.in_vain},
         lines=tuple(engine.lines),
     )

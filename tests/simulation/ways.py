@@ -228,7 +228,7 @@ def _release_by_force(actor: ClientActor, name: str) -> None:
         holder = actor.world.random.choice(found.holders)
         judge.forced(name, holder.fencing_token)
         engine.trace(actor.process.name, f"{name}: force token {holder.fencing_token}")
-        actor.world.faults_seen["releases by force"] += 1
+        engine.faults["releases by force"] += 1
         actor.locks.force_release(name, holder=holder, reason=_REASON)
     except (HolderChanged, LockStoreUnavailable) as error:
         engine.trace(actor.process.name, f"{name}: {type(error).__name__}")
@@ -246,7 +246,7 @@ def _limit(actor: ClientActor, name: str, most: int) -> None:
     except LockStoreUnavailable:
         return
     judge.ceilings[name] = most
-    actor.world.faults_seen["pauses and limits"] += 1
+    engine.faults["pauses and limits"] += 1
     engine.trace(actor.process.name, f"{name}: at most {most}")
 
 
