@@ -17,23 +17,15 @@ run, for `make scale`.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from tests.simulation import day, fleet, hot_lock, ways, workflows
-from tests.simulation.campaign import (
-    FoundControl,
-    digest_of,
-    line_of,
-    line_of_control,
-    run_all,
-    save,
-    shrunk,
-)
+from tests.simulation.campaign import FoundControl, digest_of, figures_of, run_all, shrunk
 from tests.simulation.scenario import Result, Scenario, run, weakened
 
 _CHOICES: Final = ("SCENARIO", "SEED", "SEEDS", "SCALE")
@@ -64,40 +56,41 @@ def _one(number: int, seed: int, scale: float | None) -> int:
         scenario = weakened(scenario, scenario.controls[int(chosen) - 1])
     result = run(scenario, seed=seed, scale=scale, keeps_trace=True)
     if result.findings and os.environ.get("SHRINK"):
-        _say(line_of(result))
+        _say(str(result))
         result = shrunk(scenario, result, _say)
     figures = {name: what for name, what in result.figures.items() if not isinstance(what, list)}
-    _say("\n".join([*result.lines, f"figures: {figures}", line_of(result)]))
+    _say("\n".join([*result.lines, f"figures: {figures}", str(result)]))
     _say(f"digest: {digest_of([result])}")
     return int(bool(result.findings))
 
 
 def _many(scenarios: Mapping[int, Scenario], path: Path, **plan: Any) -> int:  # noqa: ANN401 - as `run_all` takes it
     """Makes the runs, prints a line for each, and keeps the figures."""
-    results: list[Result] = []
-    controls: list[FoundControl] = []
+    found: list[Result | FoundControl] = []
+    for each in run_all(scenarios, **plan):
+        found.append(each)
+        _say(str(each))
+        _keep(path, figures_of(scenarios, found), is_complete=False)  # What is done is not lost.
+    figures = figures_of(scenarios, found)
+    _keep(path, figures, is_complete=True)
+    cpu = sum(row["cpu_seconds"] for row in figures["rows"].values())
+    found_controls = sum(control["seeds"] is not None for control in figures["controls"])
+    missed = len(figures["controls"]) - found_controls
+    requests, rate = figures["requests"], figures["requests"] / (cpu or 1)
+    _say(f"{requests:,} requests in {figures['runs']} runs, {rate:,.0f} a second of CPU time")
+    _say(f"{figures['violations']} violations; {found_controls} controls found, {missed} not")
+    _say(f"digest: {figures['digest']}")
+    return int(missed > 0 or figures["violations"] > 0)
+
+
+def _keep(path: Path, figures: Mapping[str, Any], *, is_complete: bool) -> None:
+    """Keeps the figures, for `make scale`."""
     chosen = [f"{name}={os.environ[name]}" for name in _CHOICES if os.environ.get(name)]
-    keep = partial(
-        save, path, scenarios, results, controls, command=" ".join([*chosen, "make simulate"])
-    )
-    for found in run_all(scenarios, **plan):
-        if isinstance(found, FoundControl):
-            controls.append(found)
-            _say(line_of_control(found))
-        else:
-            results.append(found)
-            _say(line_of(found))
-        keep(is_complete=False)
-    keep(is_complete=True)
-    requests = sum(result.requests for result in results)
-    cpu = sum(result.cpu_seconds for result in results)
-    violations = sum(len(result.findings) for result in results)
-    found_controls = sum(control.seeds is not None for control in controls)
-    rate = requests / (cpu or 1)
-    _say(f"{requests:,} requests in {len(results)} runs, {rate:,.0f} a second of CPU time")
-    _say(f"{violations} violations; {found_controls} of {len(controls)} controls found")
-    _say(f"digest: {digest_of(results)}")
-    return int(found_controls < len(controls) or violations > 0)
+    told = {"command": " ".join([*chosen, "make simulate"]), "is_complete": is_complete}
+    path.parent.mkdir(exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps({**told, **figures}, indent=1, sort_keys=True) + "\n")
+    new.replace(path)
 
 
 def main() -> int:

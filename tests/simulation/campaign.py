@@ -7,29 +7,26 @@ it, or when; the digest of all is that of their digests, in order.
 from __future__ import annotations
 
 import hashlib
-import json
 import multiprocessing
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, Final
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Final, NamedTuple
 
+from tests.simulation.faults import Faults
 from tests.simulation.judge import Finding
-from tests.simulation.scenario import Result, Scenario, run, run_control
+from tests.simulation.scenario import HOUR, Result, Scenario, run, run_control
 
-_HOUR: Final = 3_600
+_MOST_SEEDS_OF_A_CONTROL: Final = 12
 _scenarios: Mapping[int, Scenario] = {}
 """Of this process and its forks: a scenario holds functions, which no pipe takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(NamedTuple):
     """One run, or one control: seed after seed until it is found."""
 
     number: int
@@ -50,8 +47,12 @@ class FoundControl:
     number: int
     name: str
     breaks: str
-    seeds: int | None
-    seconds: float
+    seeds: int | None = None
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        told = "NOT FOUND" if self.seeds is None else f"found with seed {self.seeds}"
+        return f"control of scenario {self.number}: {self.name}: {told}, {self.seconds:.1f} s"
 
 
 def run_all(
@@ -102,25 +103,19 @@ class _DoesNotEnd(BaseException):
     """Not an Exception: no code of a simulated process may take it for its own."""
 
 
-@contextmanager
-def _at_most(seconds: int) -> Iterator[None]:
-    def ring(_signal: int, _frame: object) -> None:
-        raise _DoesNotEnd
-
-    before = signal.signal(signal.SIGALRM, ring)
-    # Again each second: raised in a finalizer, the first one would be ignored.
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+def _ring(_signal: int, _frame: object) -> None:
+    raise _DoesNotEnd
 
 
 def _work(job: _Job, seconds: int) -> Result | FoundControl:
+    signal.signal(signal.SIGALRM, _ring)
     try:
-        with _at_most(seconds):
+        # Again each second: raised in a finalizer, the first one would be ignored.
+        signal.setitimer(signal.ITIMER_REAL, seconds, 1)
+        try:
             return _run(job)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     except _DoesNotEnd:
         return _failed(job, f"it did not end within {seconds} s")
     except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on
@@ -131,7 +126,7 @@ def _failed(job: _Job, why: str) -> Result | FoundControl:
     scenario = _scenarios[job.number]
     if job.control is not None:
         control = scenario.controls[job.control]
-        return FoundControl(job.number, f"{control.name} ({why})", control.breaks, None, 0.0)
+        return FoundControl(job.number, f"{control.name} ({why})", control.breaks)
     scale = scenario.scale if job.scale is None else job.scale
     finding = Finding("each run ends", 0.0, why)
     return Result(number=job.number, seed=job.seed, scale=scale, digest=why, findings=(finding,))
@@ -145,28 +140,12 @@ def _run(job: _Job) -> Result | FoundControl:
     first = job.seed + control.seed - 1
     found = (
         number + 1
-        for number in range(12)
+        for number in range(_MOST_SEEDS_OF_A_CONTROL)
         if control.breaks in run_control(scenario, control, seed=first + number).broken
     )
     seeds = next(found, None)
     seconds = time.process_time() - began
     return FoundControl(job.number, control.name, control.breaks, seeds, seconds)
-
-
-def line_of(result: Result) -> str:
-    told = (
-        f"scenario {result.number}, seed {result.seed}, scale {result.scale:g}: "
-        f"{result.requests:,} requests in {result.cpu_seconds:.1f} s of CPU, "
-        f"{result.virtual_seconds / _HOUR:.2f} h simulated, {result.cents:.2f} cents; "
-        f"{_counts(result.outcomes)}; {_counts(result.faults)}; {len(result.findings)} violations"
-    )
-    broken = [f"  BROKEN {finding.promise}: {finding.what}" for finding in result.findings]
-    return "\n".join([told, *broken])
-
-
-def line_of_control(control: FoundControl) -> str:
-    told = "NOT FOUND" if control.seeds is None else f"found with seed {control.seeds}"
-    return f"control of scenario {control.number}: {control.name}: {told}, {control.seconds:.1f} s"
 
 
 def digest_of(results: Iterable[Result]) -> str:
@@ -177,17 +156,25 @@ def digest_of(results: Iterable[Result]) -> str:
     return digest.hexdigest()
 
 
-def summaries(
-    scenarios: Mapping[int, Scenario], results: Iterable[Result]
-) -> dict[str, dict[str, Any]]:
-    """The runs of each scenario in one row."""
+def figures_of(
+    scenarios: Mapping[int, Scenario], found: Sequence[Result | FoundControl]
+) -> dict[str, Any]:
+    """What all runs came to, for `scale.py`: each scenario in one row."""
+    results = [each for each in found if isinstance(each, Result)]
     of_scenarios: dict[int, list[Result]] = {}
     for result in results:
         of_scenarios.setdefault(result.number, []).append(result)
-    return {str(n): _summary(scenarios[n], runs) for n, runs in of_scenarios.items()}
+    return {
+        "digest": digest_of(results),
+        "requests": sum(result.requests for result in results),
+        "runs": len(results),
+        "violations": sum(len(result.findings) for result in results),
+        "rows": {str(n): _row(scenarios[n], runs) for n, runs in of_scenarios.items()},
+        "controls": [asdict(each) for each in found if isinstance(each, FoundControl)],
+    }
 
 
-def _summary(scenario: Scenario, runs: list[Result]) -> dict[str, Any]:
+def _row(scenario: Scenario, runs: list[Result]) -> dict[str, Any]:
     slowest: dict[str, tuple[float, float]] = {}
     for each in runs:
         for what, (promised, seconds) in each.recovered.items():
@@ -197,7 +184,7 @@ def _summary(scenario: Scenario, runs: list[Result]) -> dict[str, Any]:
         "promise": scenario.promise,
         "scale": runs[0].scale,
         "seeds": len(runs),
-        "hours": sum(each.virtual_seconds for each in runs) / _HOUR,
+        "hours": sum(each.virtual_seconds for each in runs) / HOUR,
         "requests": sum(each.requests for each in runs),
         "cents": sum(each.cents for each in runs),
         "cpu_seconds": sum(each.cpu_seconds for each in runs),
@@ -208,32 +195,6 @@ def _summary(scenario: Scenario, runs: list[Result]) -> dict[str, Any]:
     }
 
 
-def save(
-    path: Path,
-    scenarios: Mapping[int, Scenario],
-    results: list[Result],
-    controls: list[FoundControl],
-    *,
-    command: str,
-    is_complete: bool,
-) -> None:
-    """Keeps the figures, for `scale.py`. Called after each run: what is done is not lost."""
-    path.parent.mkdir(exist_ok=True)
-    figures = {
-        "command": command,
-        "is_complete": is_complete,
-        "digest": digest_of(results),
-        "requests": sum(result.requests for result in results),
-        "runs": len(results),
-        "violations": sum(len(result.findings) for result in results),
-        "rows": summaries(scenarios, results),
-        "controls": [asdict(control) for control in controls],
-    }
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
-    new.replace(path)
-
-
 def shrunk(scenario: Scenario, result: Result, tell: Callable[[str], object]) -> Result:
     """A smaller run that breaks the same promise: fewer faults, fewer actors, a shorter time.
 
@@ -242,11 +203,12 @@ def shrunk(scenario: Scenario, result: Result, tell: Callable[[str], object]) ->
     """
     broken = result.findings[0].promise
     smallest, plan = result, scenario
-    for name, weaker in _simpler(scenario):
-        found = _fails(weaker(plan), broken, smallest.scale)
+    for part, name in _kinds_of_faults(scenario.faults):
+        weaker = replace(plan, faults=_without(part, name, plan.faults))
+        found = _fails(weaker, broken, smallest.scale)
         if found is not None:
-            plan, smallest = weaker(plan), found
-            tell(f"still broken {name}: seed {found.seed}")
+            plan, smallest = weaker, found
+            tell(f"still broken without {name}: seed {found.seed}")
     scale = smallest.scale
     while (found := _fails(plan, broken, scale / 2)) is not None:
         if found.actors >= smallest.actors:
@@ -256,27 +218,20 @@ def shrunk(scenario: Scenario, result: Result, tell: Callable[[str], object]) ->
     return smallest
 
 
-def _simpler(scenario: Scenario) -> list[tuple[str, Callable[[Scenario], Scenario]]]:
-    """The same scenario without one kind of fault, for each kind that it has."""
-    steps: list[tuple[str, Callable[[Scenario], Scenario]]] = []
-    for part in ("network", "database", "clocks", "machines"):
-        faults = getattr(scenario.faults, part)
-        calm = type(faults)()
-        steps += [
-            (f"without {name}", _without(part, name, getattr(calm, name)))
-            for name in type(faults).__dataclass_fields__
-            if getattr(faults, name) != getattr(calm, name) and not name.endswith("_seconds")
-        ]
-    return steps
+def _kinds_of_faults(given: Faults) -> list[tuple[str, str]]:
+    """What goes wrong on the way to DynamoDB, in it and on the machines of clients."""
+    return [
+        (part, each.name)
+        for part in ("network", "database", "clocks", "machines")
+        for each in fields(getattr(given, part))
+        if not each.name.endswith("_seconds") and _without(part, each.name, given) != given
+    ]
 
 
-def _without(part: str, name: str, value: object) -> Callable[[Scenario], Scenario]:
-    def weaker(scenario: Scenario) -> Scenario:
-        faults: Any = getattr(scenario.faults, part)
-        changed: Any = {part: replace(faults, **{name: value})}
-        return replace(scenario, faults=replace(scenario.faults, **changed))
-
-    return weaker
+def _without(part: str, name: str, given: Faults) -> Faults:
+    faults: Any = getattr(given, part)
+    calmer: Any = {part: replace(faults, **{name: getattr(type(faults)(), name)})}
+    return replace(given, **calmer)
 
 
 def _fails(scenario: Scenario, promise: str, scale: float) -> Result | None:
@@ -285,7 +240,3 @@ def _fails(scenario: Scenario, promise: str, scale: float) -> Result | None:
         if promise in found.broken:
             return found
     return None
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{number:,} {what}" for what, number in sorted(counts.items())) or "none"

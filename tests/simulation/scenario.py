@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from tests.model.contention.mutants import MUTANTS
 from tests.simulation.faults import Faults
@@ -18,6 +18,7 @@ from tests.simulation.judge import Finding
 from tests.simulation.world import World, running
 from tests.support.weakened import Patch, patched
 
+HOUR: Final = 3_600.0
 Play = Callable[[World], None]
 
 
@@ -98,6 +99,20 @@ class Result:
     def broken(self) -> set[str]:
         """The promises that do not hold."""
         return {finding.promise for finding in self.findings}
+
+    def __str__(self) -> str:
+        told = (
+            f"scenario {self.number}, seed {self.seed}, scale {self.scale:g}: "
+            f"{self.requests:,} requests in {self.cpu_seconds:.1f} s of CPU, "
+            f"{self.virtual_seconds / HOUR:.2f} h simulated, {self.cents:.2f} cents; "
+            f"{_counts(self.outcomes)}; {_counts(self.faults)}; {len(self.findings)} violations"
+        )
+        broken = [f"  BROKEN {finding.promise}: {finding.what}" for finding in self.findings]
+        return "\n".join([told, *broken])
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {what}" for what, number in sorted(counts.items())) or "none"
 
 
 def run(
