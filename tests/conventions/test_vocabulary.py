@@ -44,8 +44,6 @@ BANNED = re.compile(
 )
 """English that no native writer publishes: say "no one" or the passive, again, is in, even if."""
 CODE = ("fairlock", "lambdas", "infra", "testbed", "examples", "bench", "tests")
-GENERATED = "docs/scale.md"
-"""Written from texts of tests/simulation, which are checked themselves."""
 TEXTS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 """Of Python 3.12 and newer: an f-string has tokens of its own."""
 ALLOWED_IN_TEXT = re.compile(
@@ -142,8 +140,7 @@ def sources() -> list[Path]:
 
 
 def documents() -> list[Path]:
-    found = {path for pattern in DOCUMENTS for path in ROOT.glob(pattern)}
-    return sorted(found - {ROOT / GENERATED})
+    return sorted({path for pattern in DOCUMENTS for path in ROOT.glob(pattern)})
 
 
 def parts_of(path: Path) -> set[str]:

@@ -57,6 +57,7 @@ class Process:
     Attributes:
         suspended_until: the moment at which it goes on.
         suspended_seconds: for how long it was suspended in all.
+        hits: when a fault has delayed or spoilt a request of it.
         tasks: its threads.
         clock: a `NodeClock`, once it has one.
     """
@@ -66,6 +67,7 @@ class Process:
         self.name = name
         self.is_alive = True
         self.suspended_until = self.suspended_seconds = 0.0
+        self.hits: list[float] = []
         self.tasks: dict[Task, None] = {}
         self.clock: Any = None
 

@@ -214,41 +214,11 @@ THROTTLED: Final = Scenario(
 # Its holders hold for about a lease, and renew meanwhile. Some are killed, so that takeovers happen
 # beside writes that come late.
 
-_CLIENTS_OF_A_NAME: Final = 5
-_TURNS: Final = 8
-_MAX_WAIT_SECONDS: Final = 240
-
-
 _NOT_LATER: Final = "#mine.#h_expires_at_ms <= :expires_at_ms"
 
 
 def _is_over_early(expires_at_ms: int, *, date_ms: int) -> bool:
     return date_ms >= expires_at_ms - 8_000
-
-
-def _play(world: World) -> None:
-    count = max(_CLIENTS_OF_A_NAME, world.scaled(1_500))
-    for number in range(count):
-        actor = ClientActor(world, f"client {number}", lease=10)
-        name = f"orders/{number // _CLIENTS_OF_A_NAME}"
-        world.begin(world.random.random() * 5, actor.process, partial(_turns, actor, name))
-        if world.random.random() < 0.05:
-            world.engine.after(world.random.uniform(10, 120), _kill, world, actor.process)
-    world.run(at_most=_TURNS * (_MAX_WAIT_SECONDS + 60))
-
-
-def _turns(actor: ClientActor, name: str) -> None:
-    random = actor.world.random
-    for _ in range(_TURNS):
-        actor.clock.wait(random.expovariate(1 / 5))
-        work = random.expovariate(1 / 6)
-        actor.take(name, work, max_wait=_MAX_WAIT_SECONDS)
-
-
-def _kill(world: World, process: Process) -> None:
-    if process.tasks:
-        world.engine.trace(process.name, "killed")
-        process.kill()
 
 
 UNRELIABLE_NETWORK: Final = Scenario(
@@ -259,9 +229,10 @@ UNRELIABLE_NETWORK: Final = Scenario(
         "client/lock.py); a holder that crashed is replaced its lease + 5 s after its last renewal"
     ),
     faults=Faults(
-        network=Network(lost_requests=0.01, lost_replies=0.05, late_replies=0.01, copies=0.01)
+        network=Network(lost_requests=0.01, lost_replies=0.05, late_replies=0.01, copies=0.01),
+        machines=Machines(killed=1),
     ),
-    play=_play,
+    play=Fleet(clients=1_500, of_a_lock=5, turns=8, lease=10).play,
     controls=(
         Control(
             name="the lease of another counts as over too early",
@@ -276,7 +247,7 @@ UNRELIABLE_NETWORK: Final = Scenario(
             breaks="no more holders than the limit",
             patches=(weak(keep_alive, "renew", _NOT_LATER, instead="attribute_exists(#mine)"),),
             faults=Faults(network=Network(copies=0.3)),
-            seed=3,
+            seed=4,
         ),
     ),
 )

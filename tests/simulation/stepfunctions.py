@@ -76,11 +76,10 @@ class StepFunctions:
         self.engine.after(delay, made.root.begin, given)
         return made
 
-    def transition(self, enter: Callable[[int], None], number: int) -> None:
-        """Enters a state, later if the account has used up its transitions."""
+    def transition(self) -> float:
+        """Seconds until a state is entered: more if the account has used up its transitions."""
         self.transitions += 1
-        delay = self.buckets["StateTransition"].reserve()
-        self.engine.after(_ENTRY_SECONDS + delay, enter, number)
+        return _ENTRY_SECONDS + self.buckets["StateTransition"].reserve()
 
     def token(self, flow: Flow) -> str:
         """A task token for the state in which a flow is."""
@@ -126,9 +125,9 @@ class StepFunctions:
             raise refusal("TaskTimedOut")
         del self._tokens[token]
         if result is None:
-            self.engine.after(_ENTRY_SECONDS, flow.fail, number, error, cause)
+            flow.later(_ENTRY_SECONDS, flow.fail, error, cause)
         else:
-            self.engine.after(_ENTRY_SECONDS, flow.take, number, result)
+            flow.later(_ENTRY_SECONDS, flow.complete, result)
         return {}
 
 

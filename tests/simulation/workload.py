@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -21,18 +20,6 @@ Machines = Callable[[World, str], Json]
 """The machine of an execution that starts now, by the form of its guard."""
 
 
-class Zipf:
-    """Names of which a few are wanted often: the n-th one with a weight of 1 / n^exponent."""
-
-    def __init__(self, world: World, count: int, exponent: float = 1.0) -> None:
-        self._random = world.random
-        self._sums = list(accumulate(1 / (n + 1) ** exponent for n in range(count)))
-
-    def __call__(self) -> str:
-        chosen = bisect_left(self._sums, self._random.random() * self._sums[-1])
-        return f"order/{chosen}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """What comes, and how it ends; shares are of executions, numbers are those at scale 1.
@@ -40,7 +27,7 @@ class Load:
     Attributes:
         executions: how many.
         names: of locks.
-        exponent: see `Zipf`.
+        exponent: the n-th name is wanted with a weight of 1 / n^exponent.
         seconds: within which they start.
         work_seconds: mean of the work, which is exponential.
         forms: of guards, each with its weight.
@@ -86,7 +73,9 @@ class Workflows:
     def __init__(self, account: Account, load: Load) -> None:
         self._account, self._load, self._world = account, load, account.world
         self._random = account.world.random
-        self._choose = Zipf(self._world, self._world.scaled(load.names), load.exponent)
+        names = range(self._world.scaled(load.names))
+        self._names = [f"order/{number}" for number in names]
+        self._sums = list(accumulate(1 / (number + 1) ** load.exponent for number in names))
         self._forms = list(load.forms)
         self._weights = list(load.forms.values())
         self.redriven = self.stopped = 0
@@ -108,8 +97,9 @@ class Workflows:
     def _start(self, name: str) -> None:
         load, random = self._load, self._random
         [form] = random.choices(self._forms, self._weights)
+        [lock] = random.choices(self._names, cum_weights=self._sums)
         given = {
-            "lock": self._choose(),
+            "lock": lock,
             "work": random.expovariate(1 / load.work_seconds),
             "fails": random.random() < load.failing,
         }

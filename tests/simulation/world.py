@@ -61,9 +61,8 @@ class World:
         self.judge = Judge(self.engine, self.idle_bound)
         self.recovery = Recovery(self.engine, self.judge, self.database.is_out)
         self.wire = Wire(self.engine, self.database, network, self.recovery.hit)
-        # The judge first: it knows the state of a lock when its data are written.
-        self.database.table.sees += [self.judge.saw, self.recovery.saw]
-        self.judge.allowance = self.recovery.allowance
+        self.database.table.sees.append(self.judge.saw)
+        self.judge.allowance, self.judge.tells = self.recovery.allowance, self.recovery.saw
         if network.copies or network.late_requests:
             self.judge.late_seconds = network.late_seconds
         for begins, ends in self.faults.database.outages:
