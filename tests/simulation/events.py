@@ -20,7 +20,7 @@ from typing import Any, Final
 from tests.simulation.engine import START, Bucket, Engine, Quota
 from tests.simulation.faults import EventFaults
 from tests.simulation.functions import Functions, Json, Outcome
-from tests.simulation.machines import recorded
+from tests.simulation.versions import recorded
 
 _DELIVERY_SECONDS: Final = 0.5
 _DELIVERY_SPREAD: Final = 0.5

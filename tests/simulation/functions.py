@@ -25,8 +25,7 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 
 from tests.simulation.engine import START, Bucket, Engine, Process, Quota
 from tests.simulation.faults import LambdaFaults, NodeClock
-from tests.simulation.machines import recorded
-from tests.simulation.versions import TODAY, Version
+from tests.simulation.versions import TODAY, Version, recorded
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

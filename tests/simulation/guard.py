@@ -16,9 +16,9 @@ from tests.simulation.engine import QUOTAS, Engine
 from tests.simulation.events import EventBus, Queue, SqsClient
 from tests.simulation.functions import Done, Functions, Json, Outcome
 from tests.simulation.judge import Belief, Judge
-from tests.simulation.machines import machine, recorded
 from tests.simulation.states import Execution, Flow, Watcher
 from tests.simulation.stepfunctions import StepFunctions, StepFunctionsClient
+from tests.simulation.versions import machine, recorded
 from tests.simulation.world import World
 
 _KEPT: Final = ("RENEWED", "REACQUIRED")

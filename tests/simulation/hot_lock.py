@@ -15,9 +15,9 @@ from tests.simulation.clients import ClientActor
 from tests.simulation.engine import QUOTAS, START
 from tests.simulation.faults import Database, Faults
 from tests.simulation.guard import Account
-from tests.simulation.machines import LEASE_SECONDS
 from tests.simulation.scenario import Control, Scenario
 from tests.simulation.states import Execution
+from tests.simulation.versions import LEASE_SECONDS
 from tests.simulation.workflows import BOUND_SECONDS
 from tests.simulation.workload import (
     require_all_free,

@@ -14,9 +14,9 @@ from tests.simulation.faults import Faults, Machines, Network
 from tests.simulation.fleet import Fleet, one_or_three
 from tests.simulation.functions import Json
 from tests.simulation.guard import Account
-from tests.simulation.machines import machine
 from tests.simulation.recovery import Stage
 from tests.simulation.scenario import Control, Scenario
+from tests.simulation.versions import machine
 from tests.simulation.workload import require_all_free, run_until_idle, start_all
 from tests.simulation.world import World
 

@@ -10,8 +10,8 @@ from itertools import accumulate
 from tests.simulation.engine import START
 from tests.simulation.functions import Json
 from tests.simulation.guard import Account
-from tests.simulation.machines import machine
 from tests.simulation.states import Execution
+from tests.simulation.versions import machine
 from tests.simulation.world import World
 
 Given = Callable[[int], Json]
