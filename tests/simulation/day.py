@@ -46,13 +46,10 @@ class TimeToLive:
 
     Source: "Using time to live (TTL) in DynamoDB" of its developer guide: within a few days, mostly
     far sooner. Late ones make no difference here but to memory.
-
-    Attributes:
-        removed: how many items.
     """
 
     def __init__(self, world: World) -> None:
-        self._world, self.removed = world, 0
+        self._world = world
         self._due: list[tuple[float, Key]] = []
         world.database.table.sees.append(self._saw)
         world.engine.after(_SWEEP_SECONDS, self._sweep)
@@ -69,7 +66,6 @@ class TimeToLive:
             item = table.items.get(key, {})
             if TTL_ATTRIBUTE in item and float(item[TTL_ATTRIBUTE]["N"]) <= now:
                 table.remove(key)
-                self.removed += 1
         self._world.engine.after(_SWEEP_SECONDS, self._sweep)
 
 
@@ -90,10 +86,10 @@ _LOAD: Final = Load(
 
 
 def _play(world: World) -> None:
-    account, ttl = Account(world), TimeToLive(world)
+    account = Account(world)
+    TimeToLive(world)
     replace(_LOAD, seconds=_LOAD.seconds * world.scale).happen(account)
     require_no_dead_letter(account)
-    world.figures.update(expired=ttl.removed)
 
 
 DAY: Final = Scenario(

@@ -249,22 +249,16 @@ less."""
 
 
 class Bucket:
-    """One such bucket.
-
-    Attributes:
-        refused: how often it was empty.
-    """
+    """One such bucket."""
 
     def __init__(self, engine: Engine, quota: Quota) -> None:
         self._engine, self._quota = engine, quota
         self._left, self._at = quota.size, engine.now
-        self.refused = 0
 
     def take(self) -> bool:
         """Takes a token, if there is one."""
         self._refill()
         if self._left < 1:
-            self.refused += 1
             return False
         self._left -= 1
         return True

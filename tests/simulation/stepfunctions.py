@@ -41,7 +41,6 @@ class StepFunctions:
     Attributes:
         executions: by their ARNs; those that have succeeded are forgotten.
         transitions: of states, which are what is paid.
-        described: how often DescribeExecution was answered.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class StepFunctions:
         self.engine, self.functions, self._publish = engine, functions, publish
         self.buckets = {name: Bucket(engine, quota) for name, quota in quotas.items()}
         self.executions: dict[str, Execution] = {}
-        self.transitions = self.described = 0
+        self.transitions = 0
         self.lost_pushes = lost_pushes
         self._tokens: dict[str, tuple[Flow, int]] = {}
         self._made = 0
@@ -104,7 +103,6 @@ class StepFunctions:
         )
 
     def describe(self, arn: str) -> Json:
-        self.described += 1
         execution = self.executions.get(arn)
         if execution is None:
             return {"status": "SUCCEEDED", "redriveCount": 0}

@@ -59,10 +59,9 @@ class Load:
         self.happen(Account(world))
 
     def happen(self, account: Account) -> None:
-        """Lets it happen, until all has ended and the reaper is done; notes the figures."""
-        flows = Workflows(account, self)
+        """Lets it happen, until all has ended and the reaper is done."""
+        Workflows(account, self)
         run_until_idle(account, from_seconds=self.seconds)
-        account.world.figures.update(stopped=flows.stopped, redriven=flows.redriven)
         if self.frees_all:
             require_all_free(account)
 
@@ -78,7 +77,6 @@ class Workflows:
         self._sums = list(accumulate(1 / (number + 1) ** load.exponent for number in names))
         self._forms = list(load.forms)
         self._weights = list(load.forms.values())
-        self.redriven = self.stopped = 0
         # The next start is planned by the one before, so that a long run needs no long agenda.
         self._count = self._left = self._world.scaled(load.executions)
         self._world.actors += self._count
@@ -117,7 +115,7 @@ class Workflows:
 
     def _stop(self, execution: Execution, status: str, redrives: int) -> None:
         if execution.status == "RUNNING" and execution.redrives == redrives:
-            self.stopped += 1
+            self._world.engine.faults["stopped executions"] += 1
             execution.end(status)
 
     def _ended(self, execution: Execution, status: str) -> None:
@@ -129,7 +127,7 @@ class Workflows:
             self._world.engine.after(later, self._redrive, execution)
 
     def _redrive(self, execution: Execution) -> None:
-        self.redriven += 1
+        self._world.engine.faults["redrives"] += 1
         delay = self._account.step_functions.buckets["RedriveExecution"].reserve()
         self._world.engine.after(delay, execution.redrive)
         if self._random.random() < self._load.stopped:
@@ -146,14 +144,9 @@ def run_until_idle(account: Account, *, from_seconds: float, at_most: float = 7_
     """
     wait_until_idle(account, from_seconds=from_seconds)
     account.world.run(at_most=from_seconds + at_most)
-    service = account.step_functions
+    functions = dict(sorted(account.functions.counts.items()))
     account.world.figures.update(
-        transitions=service.transitions,
-        described=service.described,
-        throttled={name: each.refused for name, each in service.buckets.items() if each.refused},
-        functions=dict(sorted(account.functions.counts.items())),
-        queue=dict(sorted(account.queue.counts.items())),
-        events=dict(sorted(account.bus.counts.items())),
+        transitions=account.step_functions.transitions, functions=functions
     )
 
 
