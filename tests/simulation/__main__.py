@@ -96,16 +96,8 @@ def run_all(
 ) -> Iterator[Result | FoundControl]:
     """Makes the runs of all scenarios, and of all controls, and yields each in its order.
 
-    A run that raises or does not end is a broken promise, and the others go on.
-
-    Args:
-        scenarios: by their numbers.
-        first_seed: of each scenario; the others follow it.
-        seeds: of each scenario; None for as many as each says.
-        scale: None for that of each scenario.
-        processes: how many at once.
-        seconds: of real time, after which a run counts as one that does not end.
-        with_controls: whether the controls are run, too.
+    A run that raises, or does not end within so many seconds of real time, is a broken promise, and
+    the others go on. Without `seeds` or `scale` each scenario has its own.
     """
     global _scenarios  # noqa: PLW0603 - see there
     _scenarios = scenarios

@@ -21,18 +21,12 @@ from fairlock.store.context import LockContext
 from tests.simulation.clients import ClientActor
 from tests.simulation.engine import Process
 from tests.simulation.faults import ClockErrors, Database, Faults, Machines, Network, NodeClock
-from tests.simulation.scenario import Control, Scenario
+from tests.simulation.scenario import HOUR, Control, Scenario
 from tests.simulation.world import World
 from tests.support.weakened import weak
 
-_HOUR: Final = 3_600.0
 Options = Callable[[World, int], dict[str, Any]]
 """What a client asks for, by the number of the lock: options of `acquire`."""
-
-
-def plain(_world: World, _lock: int) -> dict[str, Any]:
-    """A lock for one."""
-    return {}
 
 
 def one_or_three(_world: World, lock: int) -> dict[str, Any]:
@@ -63,7 +57,7 @@ class Fleet:
     think: float = 5.0
     work: float = 6.0
     max_wait: float = 240.0
-    options: Options = plain
+    options: Options = lambda _world, _lock: {}
     writes: float = 0.5
     starts_within: float = 5.0
     at_most: float | None = None
@@ -115,7 +109,7 @@ class _Turns:
         machines, random = world.faults.machines, world.random
         if machines.killed:
             # The turns count as one actor of the world until the last of them: see `_replace`.
-            seconds = random.expovariate(machines.killed / _HOUR)
+            seconds = random.expovariate(machines.killed / HOUR)
             world.engine.after(seconds, self._die, actor)
         if machines.suspended:
             self._plan_suspension(actor)
@@ -150,7 +144,7 @@ class _Turns:
 
     def _plan_suspension(self, actor: ClientActor) -> None:
         machines, random = self.world.faults.machines, self.world.random
-        seconds = random.expovariate(machines.suspended / _HOUR)
+        seconds = random.expovariate(machines.suspended / HOUR)
         self.world.engine.after(seconds, self._suspend, actor)
 
     def _suspend(self, actor: ClientActor) -> None:

@@ -70,7 +70,6 @@ class Environment(Process):
 
     Attributes:
         aws_clock: what it has learned of AWS's time.
-        clients: of AWS's services, by the names that `lambdas.runtime` uses.
         batch: what Powertools notes of a batch; global in a real process.
         invocation: the number of the one that runs.
         idle_since: when the last one ended.
@@ -135,12 +134,7 @@ class _Function:
 
 
 class Functions:
-    """The account's functions.
-
-    Args:
-        world: where they run.
-        clients: the clients that each environment has beside DynamoDB's.
-        scale: the share of AWS's limits that the account has.
+    """The account's functions; each environment has these clients beside DynamoDB's.
 
     Attributes:
         running: how many invocations run.

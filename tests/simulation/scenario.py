@@ -48,13 +48,10 @@ class Scenario:
     """One of the twenty.
 
     Attributes:
-        title: what happens.
         promise: the sentence of README or docs that it stands for, and where that is.
-        faults: what goes wrong.
         play: begins the actors, and lets the world run.
         idle_bound: seconds for which a lock may be held by no one while others wait; for actors
             that are no clients. Those of clients are judged stage by stage: see `recovery.py`.
-        controls: what must be found.
         scale: in `make simulate`.
         scale_of_tests: in `make test`; None for a tenth of that.
         seeds: how many runs of it `make simulate` makes.
@@ -123,14 +120,9 @@ def run(
     keeps_trace: bool = False,
     stops_at_first: bool = False,
 ) -> Result:
-    """Makes one run. The same arguments make the same run, byte for byte.
+    """Makes one run: until its end, or until a promise is broken if it `stops_at_first`.
 
-    Args:
-        scenario: what happens.
-        seed: of all chance.
-        scale: None for that of the scenario.
-        keeps_trace: whether all lines of the trace are kept.
-        stops_at_first: whether the run ends when a promise is broken.
+    The same arguments make the same run, byte for byte.
     """
     scale = scenario.scale if scale is None else scale
     cpu_began = time.process_time()

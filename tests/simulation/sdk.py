@@ -31,7 +31,6 @@ _MOST_SENDINGS: Final = 3
 _QUOTA: Final = 500
 _RETRY_COST: Final = 5
 _TIMEOUT_COST: Final = 10
-_LONGEST_PAUSE_SECONDS: Final = 20.0
 _REPEATED: Final = frozenset(
     {
         "InternalServerError",
@@ -146,11 +145,7 @@ class Wire:
 
 
 class Sdk:
-    """A client of boto3 for DynamoDB, as one process has it.
-
-    Attributes:
-        sent: how many requests this process has sent.
-    """
+    """A client of boto3 for DynamoDB, as one process has it; it counts what it has sent."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -177,26 +172,29 @@ class Sdk:
             self.sent += 1
             try:
                 answer = self._wire.send(name, request)
-            except (ClientError, ConnectTimeoutError, ReadTimeoutError) as error:
-                if isinstance(error, ClientError):
-                    error.response["ResponseMetadata"]["RetryAttempts"] = repeats
-                if not isinstance(error, ClientError) or may_pass(error):
-                    self._wire.hit(request)
-                cost = _RETRY_COST if isinstance(error, ClientError) else _TIMEOUT_COST
-                is_last = repeats + 1 == _MOST_SENDINGS
-                if is_last or not _is_repeated(error) or self._quota < cost:
+            except (ConnectTimeoutError, ReadTimeoutError):
+                self._wire.hit(request)
+                paid = self._pay(_TIMEOUT_COST, repeats)
+                if not paid:
                     raise
-                self._quota, paid = self._quota - cost, cost
+            except ClientError as error:
+                error.response["ResponseMetadata"]["RetryAttempts"] = repeats
+                if may_pass(error):
+                    self._wire.hit(request)
+                is_repeated = error.response["Error"]["Code"] in _REPEATED
+                paid = self._pay(_RETRY_COST, repeats) if is_repeated else 0
+                if not paid:
+                    raise
             else:
                 answer["ResponseMetadata"]["RetryAttempts"] = repeats
                 self._quota = min(_QUOTA, self._quota + max(paid, 1))
                 return answer
-            longest = min(2.0**repeats, _LONGEST_PAUSE_SECONDS)
-            self._wire.engine.wait(self._wire.engine.random.random() * longest)
+            self._wire.engine.wait(self._wire.engine.random.random() * 2.0**repeats)
         raise AssertionError
 
-
-def _is_repeated(error: Exception) -> bool:
-    if not isinstance(error, ClientError):
-        return True
-    return error.response.get("Error", {}).get("Code") in _REPEATED
+    def _pay(self, cost: int, repeats: int) -> int:
+        """Takes tokens for one more sending; none if there may be no more."""
+        if repeats + 1 == _MOST_SENDINGS or self._quota < cost:
+            return 0
+        self._quota -= cost
+        return cost

@@ -31,14 +31,8 @@ Publish = Callable[[Json], object]
 class StepFunctions:
     """The service, in one account and region.
 
-    Args:
-        engine: time and chance.
-        quotas: by API.
-        functions: invokes a Lambda function.
-        publish: takes a status event.
-        lost_pushes: the share of answers to task tokens whose sending fails for good.
-
     Attributes:
+        lost_pushes: the share of answers to task tokens whose sending fails for good.
         executions: by their ARNs; those that have succeeded are forgotten.
         transitions: of states, which are what is paid.
     """

@@ -135,12 +135,9 @@ class Workflows:
 
 
 def run_until_idle(account: Account, *, from_seconds: float, at_most: float = 7_200) -> None:
-    """Lets the world run until the reaper has done all of its work; notes the figures.
+    """Lets the world run until then, and until the reaper has done all of its work.
 
-    Args:
-        account: whose reaper it is.
-        from_seconds: of the run; earlier it is not over.
-        at_most: how long it may take after that.
+    It may take `at_most` seconds after that moment of the run.
     """
     wait_until_idle(account, from_seconds=from_seconds)
     account.world.run(at_most=from_seconds + at_most)
@@ -177,13 +174,8 @@ def start_all(
 ) -> None:
     """Starts an execution at each of these moments, in seconds from the beginning.
 
-    Args:
-        account: where.
-        moments: when.
-        given: the input of each.
-        form: of the guard.
-        definition: of the machine; None for that with this form.
-        ended: gets the moment at which each ends, if you want it.
+    They have the machine with that form, or another one of this definition. The moments at which
+    they end are added to `ended`.
     """
     world, kind = account.world, form.replace(" ", "-")
     world.actors += len(moments)
