@@ -4,10 +4,10 @@ A version has the handlers of the functions, and what its guards and its stack m
 seconds, so today's is recorded in `machines.json`, and `test_simulation.py` fails if they make
 something else; `python -m tests.simulation.versions --record` records it again.
 
-`earlier.zip` has the sources of an earlier version, and its `machines.json`. Its modules are
-imported under other names, `earlier.fairlock` and `earlier.lambdas`, so each version runs its own
-code. `python -m tests.simulation.versions FOLDER` packs the checkout in a folder; without one it
-packs this checkout. Do that at each release, so that the next version is compared with it.
+`earlier.zip` has an earlier version under other names, `earlier.fairlock` and `earlier.lambdas`, so
+each version runs its own code. `python -m tests.simulation.versions FOLDER` packs the checkout in a
+folder; without one it packs this checkout. Do that at each release, so that the next version is
+compared with it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ import os
 import re
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -36,8 +34,6 @@ from tests.support.weakened import Patch, patched
 Json = dict[str, Any]
 RECORDED: Final = Path(__file__).with_name("machines.json")
 ARCHIVE: Final = Path(__file__).with_name("earlier.zip")
-_PREFIX: Final = "earlier"
-_MACHINES: Final = "tests/simulation/machines.json"
 _PARTS: Final = ("fairlock", *(f"fairlock/{name}" for name in ("aws", "protocol", "store", "wire")))
 _IMPORT: Final = re.compile(r"^(\s*from )(?=(?:fairlock|lambdas)\b)", re.MULTILINE)
 _SAME_DATE: Final = (2026, 1, 1, 0, 0, 0)
@@ -74,9 +70,9 @@ class Version:
 
 
 def _load_earlier(name: str) -> ModuleType:
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.append(_Finder())
-    return importlib.import_module(f"{_PREFIX}.{name}")
+    if str(ARCHIVE) not in sys.path:
+        sys.path.append(str(ARCHIVE))
+    return importlib.import_module(f"{ARCHIVE.stem}.{name}")
 
 
 TODAY: Final = Version(importlib.import_module)
@@ -185,52 +181,27 @@ def made_today() -> Json:
 @cache
 def earlier() -> Json:
     """What the earlier version's guards and stack made, as `machines.json` of today."""
-    found: Json = json.loads(_sources()[_MACHINES])
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        found: Json = json.loads(archive.read(f"{ARCHIVE.stem}/{RECORDED.name}"))
     return found
 
 
-@cache
-def _sources() -> dict[str, str]:
-    with zipfile.ZipFile(ARCHIVE) as archive:
-        return {name: archive.read(name).decode() for name in archive.namelist()}
-
-
-class _Finder(MetaPathFinder, Loader):
-    """Imports from the archive; what a module imports of its own version has the prefix, too."""
-
-    def find_spec(
-        self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name.partition(".")[0] != _PREFIX:
-            return None
-        found = self._file_of(name)
-        if found is None and name != _PREFIX:
-            return None
-        is_package = name == _PREFIX or str(found).endswith("__init__.py")
-        return ModuleSpec(name, self, origin=found, is_package=is_package)
-
-    def exec_module(self, module: ModuleType) -> None:
-        found = self._file_of(module.__name__)
-        if found is not None:
-            source = _IMPORT.sub(rf"\1{_PREFIX}.", _sources()[found])
-            exec(compile(source, f"{ARCHIVE.name}/{found}", "exec"), module.__dict__)  # noqa: S102 - our own sources
-
-    @staticmethod
-    def _file_of(name: str) -> str | None:
-        path = name.removeprefix(f"{_PREFIX}.").replace(".", "/")
-        candidates = (f"{path}.py", f"{path}/__init__.py")
-        return next((each for each in candidates if each in _sources()), None)
-
-
 def pack(folder: Path, archive: Path) -> None:
-    """Packs what the functions of a checkout run, and the machines that it has recorded."""
-    files = [folder / _MACHINES]
+    """Packs what the functions of a checkout run, and the machines that it has recorded.
+
+    What a module imports of its own version has the name of the archive before it.
+    """
+    name = archive.stem
+    machines = folder / RECORDED.relative_to(Path(__file__).parents[2])
+    packed = {f"{name}/__init__.py": "", f"{name}/{RECORDED.name}": machines.read_text()}
     for part in (*_PARTS, "lambdas"):
-        files += sorted((folder / part).glob("*.py"))
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-        for file in files:
-            entry = zipfile.ZipInfo(file.relative_to(folder).as_posix(), _SAME_DATE)
-            packed.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED, 9)
+        for file in sorted((folder / part).glob("*.py")):
+            source = _IMPORT.sub(rf"\1{name}.", file.read_text())
+            packed[f"{name}/{file.relative_to(folder).as_posix()}"] = source
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
+        for path, text in packed.items():
+            entry = zipfile.ZipInfo(path, _SAME_DATE)
+            made.writestr(entry, text, zipfile.ZIP_DEFLATED, 9)
 
 
 if __name__ == "__main__":
