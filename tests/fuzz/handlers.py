@@ -15,16 +15,7 @@ from unittest.mock import patch
 from fairlock.clock import SystemClock
 from fairlock.errors import FairlockError, InvalidRequest
 from fairlock.testing.fake_table import MemoryTable
-from lambdas import (
-    acquire,
-    force_release,
-    heartbeat,
-    pace,
-    reap,
-    release,
-    runtime,
-    set_limit,
-)
+from lambdas import acquire, force_release, heartbeat, pace, reap, release, runtime, set_limit
 from tests.fuzz import findings as kinds
 from tests.fuzz.findings import (
     EXECUTIONS,
@@ -269,10 +260,7 @@ def _must_not_write(event: dict[str, Any], answer: dict[str, Any]) -> bool:
 def _environment(aws: FaultyAws) -> Iterator[StringIO]:
     """The handlers over these clients, with all that they print; nothing sleeps."""
     output, level = StringIO(), runtime.logger.log_level
-    variables = {
-        "FAIRLOCK_TABLE_NAME": "locks",
-        "FAIRLOCK_REAP_QUEUE_URL": "queue",
-    }
+    variables = {"FAIRLOCK_TABLE_NAME": "locks", "FAIRLOCK_REAP_QUEUE_URL": "queue"}
     with (
         ExitStack() as stack,
         patch.dict("os.environ", variables),

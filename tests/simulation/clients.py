@@ -250,13 +250,7 @@ class ClientActor:
         )
 
     def _work(
-        self,
-        lock: Lock,
-        asked: Acquisition,
-        work: float,
-        *,
-        writes: bool,
-        is_last_write: bool,
+        self, lock: Lock, asked: Acquisition, work: float, *, writes: bool, is_last_write: bool
     ) -> None:
         judge, engine, recovery = self.world.judge, self.world.engine, self.world.recovery
         belief = self.believe(lock, asked)

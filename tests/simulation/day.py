@@ -291,9 +291,6 @@ MONTH: Final = Scenario(
     # Clients that hold nothing for an hour look once in a while whether they are closed.
     patches=((heartbeats, "LONGEST_NAP_SECONDS", 600.0),),
     controls=(
-        Control(
-            name="the limit is compared with <>",
-            breaks="no more holders than the limit",
-        ),
+        Control(name="the limit is compared with <>", breaks="no more holders than the limit"),
     ),
 )

@@ -23,7 +23,7 @@ from botocore.exceptions import ClientError
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY
 from fairlock.testing.fake_table import Key, MemoryTable, TransactionCanceledException, dated
 from fairlock.testing.interpreter import Item
-from tests.simulation.engine import START, Bucket, Engine, Quota
+from tests.simulation.engine import Bucket, Engine, Quota
 from tests.simulation.faults import Database, Network
 from tests.support.faulty_table import WRITES, client_error, refusal
 from tests.support.memory_tables import item_bytes
@@ -137,7 +137,7 @@ class DynamoDb:
         self._in_transaction: Counter[Key] = Counter()
         self.scale(1)
         self.out_until = -math.inf
-        """Until then it answers nothing, beside the outages of the scenario."""
+        """Until then it answers nothing."""
 
     def scale(self, scale: float) -> None:
         """Gives each partition only this share of its units a second.
@@ -162,10 +162,7 @@ class DynamoDb:
         return self._engine.random.lognormvariate(math.log(_MEDIAN_SECONDS / 2), _SPREAD)
 
     def is_out(self) -> bool:
-        since = self._engine.now - START
-        return self._engine.now < self.out_until or any(
-            begins <= since < ends for begins, ends in self._database.outages
-        )
+        return self._engine.now < self.out_until
 
     def serve(self, name: str, request: Mapping[str, Any], reply: Reply) -> None:
         """Does a request that has arrived."""

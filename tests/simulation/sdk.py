@@ -145,12 +145,18 @@ class Wire:
 
 
 class Sdk:
-    """A client of boto3 for DynamoDB, as one process has it; it counts what it has sent."""
+    """A client of boto3 for DynamoDB, as one process has it.
+
+    Attributes:
+        sent: how many requests it has sent.
+        before: called before it sends one.
+    """
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._quota = _QUOTA
         self.sent = 0
+        self.before: Hit = lambda _request: None
         self.meta = SimpleNamespace(region_name="us-east-1", endpoint_url=AWS)
         self.exceptions = wire.database.table.exceptions
 
@@ -170,6 +176,7 @@ class Sdk:
             if not getcurrent().process.is_alive or self._wire.engine.has_ended:
                 raise Killed  # Code that unwinds, of a process that is no more, sends nothing.
             self.sent += 1
+            self.before(request)
             try:
                 answer = self._wire.send(name, request)
             except (ConnectTimeoutError, ReadTimeoutError):

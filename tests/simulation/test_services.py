@@ -15,12 +15,7 @@ from botocore.exceptions import ClientError
 from tests.simulation.engine import QUOTAS, Bucket, Engine, Quota
 from tests.simulation.events import EventBus, Queue
 from tests.simulation.faults import EventFaults, Faults
-from tests.simulation.functions import (
-    TIMEOUT_SECONDS,
-    Functions,
-    Json,
-    Outcome,
-)
+from tests.simulation.functions import TIMEOUT_SECONDS, Functions, Json, Outcome
 from tests.simulation.guard import Account
 from tests.simulation.states import Execution, Watcher
 from tests.simulation.stepfunctions import StepFunctions

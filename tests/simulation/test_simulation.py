@@ -53,11 +53,7 @@ def test_a_run_that_raises_or_does_not_end_is_a_violation_and_the_others_go_on()
     found = run_all(scenarios, seeds=1, seconds=3)
     assert [
         [what.what for what in each.findings] for each in found if isinstance(each, Result)
-    ] == [
-        ["ValueError('a bug')"],
-        ["it did not end within 3 s"],
-        [],
-    ]
+    ] == [["ValueError('a bug')"], ["it did not end within 3 s"], []]
 
 
 OTHER_PYTHON = os.environ.get("OTHER_PYTHON", sys.executable)

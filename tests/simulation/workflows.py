@@ -110,10 +110,7 @@ LOST_PUSHES: Final = Scenario(
     ),
     faults=Faults(network=Network(lost_replies=0.002), events=EventFaults(lost_pushes=1 / 3)),
     play=Load(
-        executions=20_000,
-        work_seconds=60.0,
-        forms={"queue": 4, "kept alive": 1},
-        frees_all=False,
+        executions=20_000, work_seconds=60.0, forms={"queue": 4, "kept alive": 1}, frees_all=False
     ).play,
     idle_bound=_FALLBACK_SECONDS + _REQUEST_SECONDS,
     controls=(

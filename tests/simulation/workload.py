@@ -75,8 +75,6 @@ class Workflows:
         names = range(self._world.scaled(load.names))
         self._names = [f"order/{number}" for number in names]
         self._sums = list(accumulate(1 / (number + 1) ** load.exponent for number in names))
-        self._forms = list(load.forms)
-        self._weights = list(load.forms.values())
         # The next start is planned by the one before, so that a long run needs no long agenda.
         self._count = self._left = self._world.scaled(load.executions)
         self._world.actors += self._count
@@ -94,7 +92,7 @@ class Workflows:
 
     def _start(self, name: str) -> None:
         load, random = self._load, self._random
-        [form] = random.choices(self._forms, self._weights)
+        [form] = random.choices(list(load.forms), list(load.forms.values()))
         [lock] = random.choices(self._names, cum_weights=self._sums)
         given = {
             "lock": lock,

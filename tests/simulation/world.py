@@ -66,8 +66,7 @@ class World:
         if network.copies or network.late_requests:
             self.judge.late_seconds = network.late_seconds
         for begins, ends in self.faults.database.outages:
-            for moment in (begins, ends):
-                self.engine.at(START + moment, self._outage_changes)
+            self.engine.at(START + begins, self.goes_out, ends - begins)
 
     def _outage_changes(self) -> None:
         says = "answers nothing" if self.database.is_out() else "answers again"
