@@ -27,7 +27,6 @@ OTHERS: Final = WITHIN_A_SUITE.index(())
 
 WITHOUT_COVERAGE: Final = (
     "unit/aio/test_embedded.py",
-    "unit/client/test_contention.py",
     "unit/client/test_interrupts.py",
     "unit/client/test_resources.py",
     "unit/durable/test_kills.py",

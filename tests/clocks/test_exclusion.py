@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 from typing import Any, Final
@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 
 from fairlock import clock as clocks
+from fairlock.client.heartbeats import Heartbeats
 from fairlock.store import context
 from tests.clocks.world import ELSEWHERE, Node, Sabotage, Weather, contend
 from tests.support.weakened import Patch, patched
@@ -41,13 +42,10 @@ WEATHER: Final = {
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Thousands of holders lose their locks."""
-    logger = logging.getLogger("fairlock")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(before)
+def calm(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of holders renew by themselves, not by threads, and lose their locks."""
+    caplog.set_level(logging.CRITICAL, logger="fairlock")
+    monkeypatch.setattr(Heartbeats, "_start", lambda _heartbeats: None)
 
 
 @pytest.mark.parametrize("name", WEATHER)

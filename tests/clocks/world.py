@@ -6,15 +6,13 @@ import math
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
 from fairlock import FairlockError, Lock, LockClient
-from fairlock.client.heartbeats import Heartbeats
-from fairlock.client.lock import LockServices
 from fairlock.testing.fake_table import MemoryTable, dated
 
 AWS: Final = "https://dynamodb.us-east-1.amazonaws.com"
@@ -164,35 +162,21 @@ class Endpoint:
         return answer
 
 
-class _NoHeartbeats(Heartbeats):
-    """No threads: the holder of a trial renews by itself."""
-
-    def _start(self) -> None:
-        """Nothing is scheduled."""
-
-
-class _Client(LockClient):
-    def _new_services(self) -> LockServices:
-        heartbeats = _NoHeartbeats(self._settings.clock, most_at_once=1)
-        return replace(super()._new_services(), heartbeats=heartbeats)
-
-
-@dataclass
 class Node:
     """One process with a client."""
 
-    clock: NodeClock
-    locks: LockClient
-
-    @classmethod
-    def of(cls, world: World, *, freezes: bool = False, lease: float = 60) -> Node:
-        clock = NodeClock(world)
-        endpoint: Any = Endpoint(world, clock, freezes=freezes)
-        settings: dict[str, Any] = {"heartbeat_every": math.inf, "safe_period": 0.05}
-        locks = _Client(
-            "locks", client=endpoint, clock=clock, owner_name="node", lease=lease, **settings
+    def __init__(self, world: World, *, freezes: bool = False, lease: float = 60) -> None:
+        self.clock = NodeClock(world)
+        endpoint: Any = Endpoint(world, self.clock, freezes=freezes)
+        self.locks = LockClient(
+            "locks",
+            client=endpoint,
+            clock=self.clock,
+            owner_name="node",
+            lease=lease,
+            heartbeat_every=math.inf,
+            safe_period=0.05,
         )
-        return cls(clock, locks)
 
     def has_worked_before(self, world: World, most: int) -> None:
         """It has held other locks, or none yet."""
@@ -237,15 +221,11 @@ def contend(
     rng = random.Random(seed)  # noqa: S311 - chance, not secrets
     world = World(weather, rng)
     lease = rng.uniform(2.0, weather.longest_lease)
-    holder = Node.of(world, freezes=True, lease=lease)
-    contender = Node.of(world)
+    holder, contender = Node(world, freezes=True, lease=lease), Node(world)
     sabotage(holder, contender)
     holder.has_worked_before(world, 2)
     contender.has_worked_before(world, 4)
-    try:
-        lock = holder.locks.try_acquire("a")
-    except FairlockError:
-        lock = None
+    lock = _granted(holder)
     if lock is None:
         return Outcome(-math.inf)
     share = lock.remaining / lease
@@ -259,17 +239,17 @@ def contend(
     for before in sorted(moments, reverse=True):
         world.now = max(world.now, ends_at - before - weather.late)
         contender.clock.jump()
-        if _is_granted(contender):
+        if _granted(contender):
             overlap = ends_at - world.asked_at
             break
     if not patient or overlap > 0:
         return Outcome(overlap, share=share)
-    while not _is_granted(contender):
+    while not _granted(contender):
         world.now += rng.uniform(0.02, 0.2)
     return Outcome(overlap, takeover=world.asked_at - ends_at, share=share)
 
 
-def _is_granted(contender: Node) -> Lock | None:
+def _granted(node: Node) -> Lock | None:
     with suppress(FairlockError):
-        return contender.locks.try_acquire("a")
+        return node.locks.try_acquire("a")
     return None

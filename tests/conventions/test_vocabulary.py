@@ -43,8 +43,6 @@ BANNED = re.compile(
 )
 """English that no native writer publishes: say "no one" or the passive, again, is in, even if."""
 CODE = ("fairlock", "lambdas", "infra", "testbed", "examples", "bench", "tests")
-GENERATED = "docs/scale.md"
-"""Written from texts of tests/simulation, which are checked themselves."""
 TEXTS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 """Of Python 3.12 and newer: an f-string has tokens of its own."""
 ALLOWED_IN_TEXT = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
 from random import Random
@@ -15,16 +15,7 @@ from unittest.mock import patch
 from fairlock.clock import SystemClock
 from fairlock.errors import FairlockError, InvalidRequest
 from fairlock.testing.fake_table import MemoryTable
-from lambdas import (
-    acquire,
-    force_release,
-    heartbeat,
-    pace,
-    reap,
-    release,
-    runtime,
-    set_limit,
-)
+from lambdas import acquire, force_release, heartbeat, pace, reap, release, runtime, set_limit
 from tests.fuzz import findings as kinds
 from tests.fuzz.findings import (
     EXECUTIONS,
@@ -44,26 +35,28 @@ _OWNERS: Final = 8
 _FAULT_SHARE: Final = 0.01
 _CONTEXT: Final = LambdaContextStub()
 _LOGGED_ERROR: Final = re.compile(r'"exception_name": ?"(\w+)"')
-_FIELDS: Final = (
-    *("lock_name", "owner_id", "owner_name", "lease_seconds", "limit", "data", "execution_arn"),
-    *("queue", "ticket", "entered_at_ms", "waiting_since_ms", "task_token", "keep_alive"),
-    *("shared", "only_newest", "ownerId", "lockname"),
+_OWNER: Final = ("lock_name", "owner_id")
+_OPERATOR: Final = ("lock_name", "requested_by", "reason")
+_WAY: Final = ("lease_seconds", "limit", "shared", "only_newest")
+_FIELDS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "acquire": (
+        _OWNER,
+        (*_WAY, "owner_name", "data", "execution_arn", "queue", "ticket", "task_token"),
+    ),
+    "heartbeat": (_OWNER, ("lease_seconds",)),
+    "keep alive": ((*_OWNER, "execution_arn", "task_token"), _WAY),
+    "release": (_OWNER, ("ticket", "execution_arn", "queue")),
+    "force release": ((*_OPERATOR, "fencing_token"), ("owner_id",)),
+    "set limit": ((*_OPERATOR, "limit"), ()),
+    "pace": (("pace_name", "rate", "max_wait_seconds", "reservation_id"), ("burst",)),
+}
+"""What a request of each function must have, and may have, of what `Requests` knows valid values.
+With a task token a heartbeat keeps a workflow's lock alive."""
+_OTHER_FIELDS: Final = (
+    *("entered_at_ms", "waiting_since_ms", "keep_alive", "task_token", "owner_name", "limit"),
+    *("ownerId", "lockname"),
 )
-_FIELDS_OF: Final = {
-    "set limit": ("lock_name", "limit", "requested_by", "reason"),
-    "pace": ("pace_name", "rate", "burst", "max_wait_seconds", "reservation_id"),
-}
-"""Of the functions that name no owner."""
-_OPTIONS: Final = {
-    "acquire": set(_FIELDS) - {"keep_alive"},
-    "heartbeat": {"lease_seconds"},
-    "keep alive": {
-        *("execution_arn", "task_token", "lease_seconds", "limit", "shared", "only_newest")
-    },
-    "release": {"ticket", "execution_arn", "queue"},
-    "force release": set(),
-}
-"""The fields that a function has; with a task token a heartbeat keeps a workflow's lock alive."""
+"""Those of other requests, or of none."""
 
 
 @dataclass
@@ -102,50 +95,24 @@ class Requests:
     tokens: list[int] = field(default_factory=lambda: [1])
 
     def event(self, function: str) -> Any:  # noqa: ANN401 - whatever JSON is
-        if self.random.random() < 0.03:
-            return hostile(self.random)
-        if function in _FIELDS_OF:
-            return self._of_no_owner(function)
-        event: dict[Any, Any] = {
-            "lock_name": self.random.choice(LOCKS),
-            "owner_id": self.random.choice(SECRETS[:_OWNERS]),
-        }
-        if function == "force release":
-            event |= {"fencing_token": self.random.choice(self.tokens)}
-            event |= {"requested_by": "olga", "reason": "why"}
-            if self.random.random() < 0.8:
-                del event["owner_id"]
-        known = _OPTIONS[function] if self.random.random() < 0.95 else set(_FIELDS)
-        event |= {
-            name: value
-            for name, value in self._options().items()
-            if name in known and self.random.random() < 0.3
-        }
-        if self.random.random() < 0.5:
-            for name in self.random.sample(_FIELDS, self.random.choice((1, 1, 2))):
-                event[name] = hostile(self.random)
-        if self.random.random() < 0.05:
-            event[self.random.choice(SECRETS)] = "owner_id"
-        if self.random.random() < 0.05:
-            event.pop(self.random.choice(("lock_name", "owner_id")), None)
-        return event
-
-    def _of_no_owner(self, function: str) -> dict[Any, Any]:
         random = self.random
-        event: dict[Any, Any] = {
-            "pace_name": random.choice(LOCKS),
-            "rate": random.choice(([10, 60], [1, 3600], [500, 1])),
-            "burst": random.choice((1, 3)),
-            "max_wait_seconds": random.choice((0, 30, 3600)),
-            "reservation_id": f"reservation-{random.randrange(40):04}",
-        }
+        if random.random() < 0.03:
+            return hostile(random)
+        needed, possible = _FIELDS[function]
+        values = self._valid()
         if function == "set limit":
-            event = {"lock_name": random.choice(LOCKS), "limit": random.choice((0, 1, 3, None))}
-            event |= {"requested_by": "olga", "reason": "why"}
+            values["limit"] = random.choice((0, 1, 3, None))
+        given = [*needed, *(name for name in possible if random.random() < 0.3)]
+        event: dict[Any, Any] = {name: values[name] for name in given}
         if random.random() < 0.5:
-            event[random.choice(_FIELDS_OF[function])] = hostile(random)
-        if random.random() < 0.1:
-            event.pop(random.choice(_FIELDS_OF[function]))
+            fields = [*needed, *possible]
+            fields += _OTHER_FIELDS if random.random() < 0.3 else ()
+            for name in random.sample(fields, random.choice((1, 1, 2))):
+                event[name] = hostile(random)
+        if random.random() < 0.05:
+            event[random.choice(SECRETS)] = "owner_id"
+        if random.random() < 0.05:
+            del event[random.choice(needed)]
         return event
 
     def reap_event(self) -> Any:  # noqa: ANN401 - same
@@ -164,19 +131,29 @@ class Requests:
     def _text(self) -> str:
         return shown(hostile(self.random))
 
-    def _options(self) -> dict[str, Any]:
+    def _valid(self) -> dict[str, Any]:
+        random = self.random
         return {
+            "lock_name": random.choice(LOCKS),
+            "owner_id": random.choice(SECRETS[:_OWNERS]),
             "owner_name": "a host",
-            "lease_seconds": self.random.choice((60, 3600, 43_200)),
-            "limit": self.random.choice((1, 2, 5)),
-            "data": {"secret": self.random.choice(SECRETS)},
-            "execution_arn": self.random.choice(EXECUTIONS),
+            "lease_seconds": random.choice((60, 3600, 43_200)),
+            "limit": random.choice((1, 2, 5)),
+            "data": {"secret": random.choice(SECRETS)},
+            "execution_arn": random.choice(EXECUTIONS),
             "queue": True,
-            "ticket": self.random.choice(self.tickets),
-            "task_token": f"{MARK}{self.random.random()}",
-            "keep_alive": True,
-            "shared": self.random.choice((True, False)),
-            "only_newest": self.random.choice((True, 1, 2, 3)),
+            "ticket": random.choice(self.tickets),
+            "task_token": f"{MARK}{random.random()}",
+            "shared": random.choice((True, False)),
+            "only_newest": random.choice((True, 1, 2, 3)),
+            "fencing_token": random.choice(self.tokens),
+            "requested_by": "olga",
+            "reason": "why",
+            "pace_name": random.choice(LOCKS),
+            "rate": random.choice(([10, 60], [1, 3600], [500, 1])),
+            "burst": random.choice((1, 3)),
+            "max_wait_seconds": random.choice((0, 30, 3600)),
+            "reservation_id": f"reservation-{random.randrange(40):04}",
         }
 
 
@@ -282,26 +259,18 @@ def _must_not_write(event: dict[str, Any], answer: dict[str, Any]) -> bool:
 @contextmanager
 def _environment(aws: FaultyAws) -> Iterator[StringIO]:
     """The handlers over these clients, with all that they print; nothing sleeps."""
-    output = StringIO()
-    variables = {
-        "FAIRLOCK_TABLE_NAME": "locks",
-        "FAIRLOCK_REAP_QUEUE_URL": "queue",
-    }
-    streams = [handler for handler in runtime.logger.handlers if hasattr(handler, "stream")]
-    before = [(handler, handler.stream) for handler in streams]
-    level = runtime.logger.log_level
+    output, level = StringIO(), runtime.logger.log_level
+    variables = {"FAIRLOCK_TABLE_NAME": "locks", "FAIRLOCK_REAP_QUEUE_URL": "queue"}
     with (
+        ExitStack() as stack,
         patch.dict("os.environ", variables),
         patch.object(runtime, "_client", lambda _service: aws),
         patch.object(SystemClock, "wait", lambda _clock, _seconds: None),
         redirect_stdout(output),
     ):
-        for handler in streams:
-            handler.stream = output
+        for handler in runtime.logger.handlers:
+            if hasattr(handler, "stream"):
+                stack.enter_context(patch.object(handler, "stream", output))
         runtime.logger.setLevel("DEBUG")
-        try:
-            yield output
-        finally:
-            runtime.logger.setLevel(level)
-            for handler, stream in before:
-                handler.stream = stream
+        stack.callback(runtime.logger.setLevel, level)
+        yield output

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from greenlet import getcurrent
@@ -201,6 +203,13 @@ class ClientActor:
         self._work(lock, asked, work, writes=writes, is_last_write=is_last_write)
         return True
 
+    def have_turns(self, turns: int, think: float, turn: Callable[[], object]) -> None:
+        """So many, with a pause at random before each; then the client is closed."""
+        for _ in range(turns):
+            self.clock.wait(self.world.random.expovariate(1 / think))
+            turn()
+        self.locks.close()
+
     def take_all(self, names: list[str], work: float, max_wait: float) -> None:
         """Takes several locks at once, and works under all of them."""
         world, judge, recovery = self.world, self.world.judge, self.world.recovery
@@ -241,13 +250,7 @@ class ClientActor:
         )
 
     def _work(
-        self,
-        lock: Lock,
-        asked: Acquisition,
-        work: float,
-        *,
-        writes: bool,
-        is_last_write: bool,
+        self, lock: Lock, asked: Acquisition, work: float, *, writes: bool, is_last_write: bool
     ) -> None:
         judge, engine, recovery = self.world.judge, self.world.engine, self.world.recovery
         belief = self.believe(lock, asked)
@@ -338,6 +341,23 @@ class ClientActor:
     def _own_end(self, lock: Lock) -> float:
         lease = lock._handle.lease  # noqa: SLF001 - its own knowledge
         return float("-inf") if lease.taken else self.clock.true_time(lease.ends_at)
+
+
+def send(
+    world: World,
+    kind: str,
+    count: int,
+    turn: Callable[[ClientActor, int], object],
+    *,
+    turns: int,
+    think: float,
+    **settings: Any,  # noqa: ANN401 - as LockClient takes them
+) -> None:
+    """Sends so many clients, who have turns; each turn is told its client and that one's number."""
+    for number in range(count):
+        actor = ClientActor(world, f"{kind} {number}", **settings)
+        run = partial(actor.have_turns, turns, think, partial(turn, actor, number))
+        world.begin(world.random.random() * 5, actor.process, run)
 
 
 _OUTCOMES: Final = {

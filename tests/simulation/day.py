@@ -12,7 +12,7 @@ from fairlock.client.blocks import LocksInOrder
 from fairlock.protocol.schema import TTL_ATTRIBUTE
 from fairlock.testing.fake_table import Key
 from fairlock.testing.interpreter import Item
-from tests.simulation.clients import ClientActor, DirectCaller
+from tests.simulation.clients import ClientActor, DirectCaller, send
 from tests.simulation.faults import (
     ClockErrors,
     Database,
@@ -26,7 +26,7 @@ from tests.simulation.fleet import Fleet
 from tests.simulation.guard import Account
 from tests.simulation.hot_lock import NEWEST_FIRST
 from tests.simulation.scenario import Control, Scenario
-from tests.simulation.ways import operate, options_of_a_kind
+from tests.simulation.ways import options_of_a_kind, send_operators
 from tests.simulation.workflows import BOUND_SECONDS
 from tests.simulation.workload import Load, require_no_dead_letter, start_all, wait_until_idle
 from tests.simulation.world import World
@@ -46,13 +46,10 @@ class TimeToLive:
 
     Source: "Using time to live (TTL) in DynamoDB" of its developer guide: within a few days, mostly
     far sooner. Late ones make no difference here but to memory.
-
-    Attributes:
-        removed: how many items.
     """
 
     def __init__(self, world: World) -> None:
-        self._world, self.removed = world, 0
+        self._world = world
         self._due: list[tuple[float, Key]] = []
         world.database.table.sees.append(self._saw)
         world.engine.after(_SWEEP_SECONDS, self._sweep)
@@ -69,7 +66,6 @@ class TimeToLive:
             item = table.items.get(key, {})
             if TTL_ATTRIBUTE in item and float(item[TTL_ATTRIBUTE]["N"]) <= now:
                 table.remove(key)
-                self.removed += 1
         self._world.engine.after(_SWEEP_SECONDS, self._sweep)
 
 
@@ -90,10 +86,10 @@ _LOAD: Final = Load(
 
 
 def _play(world: World) -> None:
-    account, ttl = Account(world), TimeToLive(world)
+    account = Account(world)
+    TimeToLive(world)
     replace(_LOAD, seconds=_LOAD.seconds * world.scale).happen(account)
     require_no_dead_letter(account)
-    world.figures.update(expired=ttl.removed)
 
 
 DAY: Final = Scenario(
@@ -142,7 +138,7 @@ _FORMS: Final = ("queue", "long queue", "kept alive", "poll", "skip")
 
 
 def _send_others(world: World, fleet: Fleet) -> None:
-    _send_clients(world, fleet)
+    _send_clients(world, [*fleet.locks(world), "orders/of others"])
     account = Account(world)
     world.recovery.judges = lambda lock: not lock.startswith(_SHARED)
     names = [f"{_SHARED}{number}" for number in range(world.scaled(60))]
@@ -151,15 +147,16 @@ def _send_others(world: World, fleet: Fleet) -> None:
         process = world.process(f"direct {number}")
         caller = DirectCaller(account, process, queues=number % 3 > 0)
         world.begin(world.random.random() * 5, process, partial(_direct, caller, names))
-    for number in range(world.scaled(200)):
-        name = f"python {number}"
-        actor = ClientActor(world, name, lease=10, stepfunctions=account.workflows)
-        world.begin(world.random.random() * 5, actor.process, partial(_python, actor, names))
-    count = min(len(names), world.scaled(30))
-    for number in range(count):
-        actor = ClientActor(world, f"operator {number}", stepfunctions=account.workflows)
-        mine, every = names[number::count], _MIXED_SECONDS / _ACTIONS
-        world.begin(5, actor.process, partial(operate, actor, mine, _ACTIONS, every))
+
+    def take(actor: ClientActor, _number: int) -> None:
+        work = world.random.expovariate(1 / 3)
+        actor.take(world.random.choice(names), work, max_wait=_MAX_WAIT_SECONDS)
+
+    workflows: dict[str, Any] = {"stepfunctions": account.workflows}
+    count = world.scaled(200)
+    send(world, "python", count, take, turns=_TURNS, think=40, lease=10, **workflows)
+    count, every = min(len(names), world.scaled(30)), _MIXED_SECONDS / _ACTIONS
+    send_operators(world, names, count, actions=_ACTIONS, every=every, **workflows)
 
 
 def _send_guards(account: Account, names: list[str]) -> None:
@@ -180,42 +177,22 @@ def _direct(caller: DirectCaller, names: list[str]) -> None:
         caller.take(random.choice(names), random.expovariate(1 / 3), _MAX_WAIT_SECONDS)
 
 
-def _python(actor: ClientActor, names: list[str]) -> None:
-    random = actor.world.random
-    for _ in range(_TURNS):
-        actor.clock.wait(random.expovariate(1 / 40))
-        work = random.expovariate(1 / 3)
-        actor.take(random.choice(names), work, max_wait=_MAX_WAIT_SECONDS)
-    actor.locks.close()
+def _send_clients(world: World, names: list[str]) -> None:
+    random = world.random
 
-
-def _send_clients(world: World, fleet: Fleet) -> None:
-    names = [*fleet.locks(world), "orders/of others"]
-    for number in range(max(2, world.scaled(300))):
-        actor = ClientActor(world, f"transfer {number}", lease=10)
-        world.begin(world.random.random() * 5, actor.process, partial(_transfer, actor, names))
-    for number in range(max(2, world.scaled(200))):
-        actor = ClientActor(world, f"skipper {number}", lease=10)
-        world.begin(world.random.random() * 5, actor.process, partial(_skip, actor, names))
-
-
-def _transfer(actor: ClientActor, names: list[str]) -> None:
-    """Takes two names at once, in whatever order it happens to name them."""
-    random = actor.world.random
-    for _ in range(_TURNS):
-        actor.clock.wait(random.expovariate(1 / 10))
+    def transfer(actor: ClientActor, _number: int) -> None:
+        """Takes two names at once, in whatever order it happens to name them."""
         actor.take_all(random.sample(names, 2), random.expovariate(1 / 3), _MAX_WAIT_SECONDS)
-    actor.locks.close()
 
-
-def _skip(actor: ClientActor, names: list[str]) -> None:
-    """Takes a lock if no one has it, and releases it with its last write."""
-    random = actor.world.random
-    for _ in range(3 * _TURNS):
-        actor.clock.wait(random.expovariate(1 / 5))
+    def skip(actor: ClientActor, _number: int) -> None:
+        """Takes a lock if no one has it, and releases it with its last write."""
         name, work = random.choice(names), random.expovariate(1 / 3)
         actor.take(name, work, max_wait=0, is_last_write=True)
-    actor.locks.close()
+
+    count = max(2, world.scaled(300))
+    send(world, "transfer", count, transfer, turns=_TURNS, think=10, lease=10)
+    count = max(2, world.scaled(200))
+    send(world, "skipper", count, skip, turns=3 * _TURNS, think=5, lease=10)
 
 
 def _as_named(plan: LocksInOrder[Any]) -> list[str]:
@@ -263,10 +240,8 @@ _MONTH_ACTIONS: Final = 60
 
 def _send_others_in_a_month(world: World, fleet: Fleet) -> None:
     """An operator of each lock, and outages until all turns are over."""
-    for number, lock in enumerate(fleet.locks(world)):
-        actor = ClientActor(world, f"operator {number}")
-        every = _DAYS * _DAY / _MONTH_ACTIONS
-        world.begin(60, actor.process, partial(operate, actor, [lock], _MONTH_ACTIONS, every))
+    locks, every = fleet.locks(world), _DAYS * _DAY / _MONTH_ACTIONS
+    send_operators(world, locks, len(locks), actions=_MONTH_ACTIONS, every=every, begin=60)
     _plan_outage(world)
 
 
@@ -316,9 +291,6 @@ MONTH: Final = Scenario(
     # Clients that hold nothing for an hour look once in a while whether they are closed.
     patches=((heartbeats, "LONGEST_NAP_SECONDS", 600.0),),
     controls=(
-        Control(
-            name="the limit is compared with <>",
-            breaks="no more holders than the limit",
-        ),
+        Control(name="the limit is compared with <>", breaks="no more holders than the limit"),
     ),
 )

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import zlib
-from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,12 +22,14 @@ from botocore.exceptions import ClientError
 
 from fairlock.protocol.schema import PARTITION_KEY, SORT_KEY
 from fairlock.testing.fake_table import Key, MemoryTable, TransactionCanceledException, dated
-from fairlock.testing.interpreter import Item, Scope, holds
-from tests.simulation.engine import START, Bucket, Engine, Quota
+from fairlock.testing.interpreter import Item
+from tests.simulation.engine import Bucket, Engine, Quota
 from tests.simulation.faults import Database, Network
-from tests.support.faulty_table import client_error
+from tests.support.faulty_table import WRITES, client_error, refusal
 from tests.support.memory_tables import item_bytes
 
+_NOT_CHARGED: Final = frozenset({"FilterExpression", "ProjectionExpression"})
+"""What of a Query decides what it shows, not what it reads."""
 Seen = Callable[[Key, Item, Item], object]
 """Called with each write: the key, the item before it and after it; empty if there is none."""
 
@@ -40,7 +41,7 @@ def key_of(request: Mapping[str, Any]) -> Key:
 
 @dataclass
 class IndexedTable(MemoryTable):
-    """The same table, whose partitions are sorted lists.
+    """The same table, which knows the items of each partition, and tells of each write.
 
     Attributes:
         sees: are told of each write, in order.
@@ -51,7 +52,7 @@ class IndexedTable(MemoryTable):
     sees: list[Seen] = field(default_factory=list)
     sizes: dict[Key, int] = field(default_factory=dict)
     stale: dict[Key, Item] = field(default_factory=dict)
-    _partitions: dict[str, list[str]] = field(default_factory=dict)
+    _partitions: dict[str, dict[Key, Item]] = field(default_factory=dict)
 
     def units(self, write: Mapping[str, Any]) -> int:
         """The write units of an item as it is: one a KiB that has begun."""
@@ -59,55 +60,17 @@ class IndexedTable(MemoryTable):
 
     def query(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
         """The same, from one partition; adds the bytes that were read."""
-        values = request["ExpressionAttributeValues"]
-        names = request.get("ExpressionAttributeNames", {})
-        partition, low = values[":pk"]["S"], values.get(":prefix", {"S": ""})["S"]
-        is_range = "BETWEEN" in request["KeyConditionExpression"]
-        high = values[":me"]["S"] if is_range else low + "\uffff"
-        keys = self._partitions.get(partition, [])
-        first = bisect_left(keys, low)
-        if "ExclusiveStartKey" in request:
-            after = request["ExclusiveStartKey"][SORT_KEY]["S"]
-            first = max(first, bisect_left(keys, after + "\0"))
-        most = min(request.get("Limit", self.page_size), self.page_size)
-        last, read, found = first, 0, []
-        while last < len(keys) and keys[last] <= high and last - first < most:
-            key = partition, keys[last]
-            last += 1
-            item = self.stale.get(key, self.items[key])
-            if not item:
-                continue  # Its transaction is not seen in full.
-            read += self.sizes[key]
-            only = request.get("FilterExpression")
-            if only is None or holds(only, Scope(item, names, values)):
-                found.append(self._shown(request, item))
-        answer: dict[str, Any] = {"Items": found, "Count": len(found), "BytesRead": read}
-        if last < len(keys) and keys[last] <= high:
-            answer["LastEvaluatedKey"] = {
-                PARTITION_KEY: {"S": partition},
-                SORT_KEY: {"S": keys[last - 1]},
-            }
-        return answer
+        items = self._partitions.get(partition_of(request), {})
+        seen = {key: self.stale.get(key, item) for key, item in items.items()}
+        # An item that is empty is not there yet: its transaction is not seen in full.
+        table = MemoryTable({key: item for key, item in seen.items() if item}, self.page_size)
+        charged = {name: value for name, value in request.items() if name not in _NOT_CHARGED}
+        read = table.query(**charged)["Items"]
+        size = sum(self.sizes[key_of({"Item": item})] for item in read)
+        return {**table.query(**request), "BytesRead": size}
 
     def remove(self, key: Key) -> None:
         self._changed(key, self.items.pop(key), {})
-
-    @staticmethod
-    def _shown(request: Mapping[str, Any], item: Item) -> Item:
-        if "ProjectionExpression" not in request:
-            return dict(item)
-        names = request["ExpressionAttributeNames"]
-        wanted = {names[name] for name in request["ProjectionExpression"].split(", ")}
-        return {name: value for name, value in item.items() if name in wanted}
-
-    def _holds(self, write: Mapping[str, Any]) -> bool:
-        """The same without the check of placeholders, which tests of the table make."""
-        if "ConditionExpression" not in write:
-            return True
-        names = write.get("ExpressionAttributeNames", {})
-        values = write.get("ExpressionAttributeValues", {})
-        item = self.items.get(key_of(write), {})
-        return holds(write["ConditionExpression"], Scope(item, names, values))
 
     def _write(self, kind: str, write: Mapping[str, Any]) -> None:
         key = key_of(write)
@@ -118,17 +81,13 @@ class IndexedTable(MemoryTable):
             self._changed(key, old, new)
 
     def _changed(self, key: Key, old: Item, new: Item) -> None:
-        partition, sort_key = key
+        partition = self._partitions.setdefault(key[0], {})
         if new:
-            self.sizes[key] = item_bytes(new)
-            if not old:
-                insort(self._partitions.setdefault(partition, []), sort_key)
+            self.sizes[key], partition[key] = item_bytes(new), new
         elif old:
-            del self.sizes[key]
-            keys = self._partitions[partition]
-            del keys[bisect_left(keys, sort_key)]
-            if not keys:
-                del self._partitions[partition]
+            del self.sizes[key], partition[key]
+        if not partition:
+            del self._partitions[key[0]]
         for see in self.sees:
             see(key, old, new)
 
@@ -141,11 +100,12 @@ _UNIT_BYTES: Final = 4_096
 WRITE_DOLLARS: Final = 0.625e-6
 READ_DOLLARS: Final = 0.125e-6
 """A unit (aws.amazon.com/dynamodb/pricing/on-demand)."""
-_WRITES: Final = frozenset({"update_item", "put_item", "delete_item", "transact_write_items"})
 _THROTTLED: Final = "ProvisionedThroughputExceededException"
 _CONFLICT: Final = "TransactionConflictException"
 
 Answer = dict[str, Any] | ClientError
+Reply = Callable[[Answer, float], object]
+"""Takes an answer, and the seconds until it may leave."""
 
 
 @dataclass
@@ -155,34 +115,16 @@ class Bill:
     Attributes:
         requests: by their names, refused ones included.
         write_units: of all writes, false conditions included.
-        throttled: requests that were refused for want of units.
-        conflicts: requests that met a transaction.
-        server_errors: requests that were answered with a 500.
     """
 
     requests: Counter[str] = field(default_factory=Counter)
     write_units: int = 0
     read_units: int = 0
-    throttled: int = 0
-    conflicts: int = 0
-    server_errors: int = 0
 
     @property
     def cents(self) -> float:
         """What is charged for an on-demand table in us-east-1."""
         return 100 * (self.write_units * WRITE_DOLLARS + self.read_units * READ_DOLLARS)
-
-
-class _Units(Bucket):
-    """Units of one kind of one partition: at most those of a second, which come back evenly."""
-
-    def take_all(self, units: int) -> bool:
-        """A request that began is done: the next ones pay for what it took too much."""
-        self._refill()
-        if self._left <= 0:
-            return False
-        self._left -= units
-        return True
 
 
 class DynamoDb:
@@ -193,22 +135,26 @@ class DynamoDb:
         self.table = IndexedTable()
         self.bill = Bill()
         self._in_transaction: Counter[Key] = Counter()
-        self._rates = {
-            (kind, number): float(rate)
-            for kind, rate in (("w", database.write_units), ("r", database.read_units))
-            for number in range(database.partitions)
-        }
-        if database.slow_units is not None:
-            self._rates |= {(kind, 0): database.slow_units for kind in "wr"}
         self.scale(1)
         self.out_until = -math.inf
-        """Until then it answers nothing, beside the outages of the scenario."""
+        """Until then it answers nothing."""
 
     def scale(self, scale: float) -> None:
-        """Gives each partition only this share of its units a second."""
+        """Gives each partition only this share of its units a second.
+
+        They come back evenly, and none is kept for longer than a second.
+        """
+        given = self._database
+        rates: dict[tuple[str, int], float] = {
+            (kind, number): rate
+            for kind, rate in (("w", given.write_units), ("r", given.read_units))
+            for number in range(given.partitions)
+        }
+        if given.slow_units is not None:
+            rates |= {(kind, 0): given.slow_units for kind in "wr"}
         self._buckets = {
-            key: _Units(self._engine, Quota(rate * scale, rate * scale))
-            for key, rate in self._rates.items()
+            key: Bucket(self._engine, Quota(rate * scale, rate * scale))
+            for key, rate in rates.items()
         }
 
     def latency(self) -> float:
@@ -216,46 +162,51 @@ class DynamoDb:
         return self._engine.random.lognormvariate(math.log(_MEDIAN_SECONDS / 2), _SPREAD)
 
     def is_out(self) -> bool:
-        since = self._engine.now - START
-        return self._engine.now < self.out_until or any(
-            begins <= since < ends for begins, ends in self._database.outages
-        )
+        return self._engine.now < self.out_until
 
-    def serve(self, name: str, request: Mapping[str, Any]) -> Answer:
-        """Does a request that has arrived. Called within the thread that sent it, or for a copy.
+    def serve(self, name: str, request: Mapping[str, Any], reply: Reply) -> None:
+        """Does a request that has arrived."""
+        if name == "transact_write_items":
+            self._transact(request, reply)
+        else:
+            self.bill.requests[name] += 1
+            reply(self._answer(name, request), 0.0)
 
-        A transaction takes some time, in which requests for its items meet a conflict.
-        """
-        chance = self._engine.random.random()
-        self.bill.requests[name] += 1
-        fails = chance < self._database.server_errors
-        self.bill.server_errors += fails
-        if fails and chance < self._database.server_errors / 2:
+    def _answer(self, name: str, request: Mapping[str, Any]) -> Answer:
+        chance, errors = self._engine.random.random(), self._database.server_errors
+        if chance < errors:
+            self._engine.faults["server errors"] += 1
+            if chance >= errors / 2:
+                self._done(name, request)
             return client_error("InternalServerError", 500)
-        if not fails and chance < self._database.server_errors + self._database.throttles:
+        if chance < errors + self._database.throttles:
             return self._refused(name, request, _THROTTLED)
-        answer = self._serve(name, request)
-        return client_error("InternalServerError", 500) if fails else answer
+        return self._done(name, request)
 
-    def transact(self, request: Mapping[str, Any]) -> float | Answer:
-        """Begins a transaction; the seconds until `commit` may be called, or why not."""
-        writes = _writes_of(request)
+    def _transact(self, request: Mapping[str, Any], reply: Reply) -> None:
+        """A transaction takes some time, in which requests for its items meet a conflict."""
+        name, writes = "transact_write_items", _writes_of(request)
+        refused = ""
         if not self._has_units("w", writes[0], sum(map(self.table.units, writes)) * 2):
-            return self._refused("transact_write_items", request, _THROTTLED)
-        if any(self._in_transaction[key_of(write)] for write in writes):
-            return self._refused("transact_write_items", request, _CONFLICT)
+            refused = _THROTTLED
+        elif any(self._in_transaction[key_of(write)] for write in writes):
+            refused = _CONFLICT
+        if refused:
+            self.bill.requests[name] += 1
+            reply(self._refused(name, request, refused), 0.0)
+            return
         for write in writes:
             self._in_transaction[key_of(write)] += 1
-        return self._engine.random.uniform(0.5, 1.5) * _TRANSACTION_SECONDS
+        seconds = self._engine.random.uniform(0.5, 1.5) * _TRANSACTION_SECONDS
+        self._engine.after(seconds, self._commit, request, reply)
 
-    def commit(self, request: Mapping[str, Any]) -> tuple[Answer, float]:
+    def _commit(self, request: Mapping[str, Any], reply: Reply) -> None:
         """Ends a transaction: all of its writes, or none.
 
-        Returns:
-            The answer, and the seconds until it leaves: only then does each Query see all writes.
+        A Query may see some of them before the others, for a moment. The answer leaves later: what
+        was answered is seen by all who ask then, and a waiter's `confirm_join` relies on that.
         """
-        settles = 0.0
-        writes = _writes_of(request)
+        settles, writes = 0.0, _writes_of(request)
         keys = [key_of(write) for write in writes]
         before = {key: self.table.items.get(key, {}) for key in keys}
         units = [self.table.units(write) for write in writes]
@@ -267,22 +218,21 @@ class DynamoDb:
             if not self._in_transaction[key]:
                 del self._in_transaction[key]
         if not isinstance(answer, ClientError):
-            # A Query may see some of its writes before the others, for a moment.
             for key in keys[1:]:
                 if before[key] is not self.table.items.get(key, {}):
                     self.table.stale[key] = before[key]
                     later = self._engine.random.random() * _SEEN_IN_PART_SECONDS
                     self._engine.after(later, self.table.stale.pop, key, None)
                     settles = max(settles, later)
-        return answer, settles
+        reply(answer, settles)
 
-    def _serve(self, name: str, request: Mapping[str, Any]) -> Answer:
-        if name in _WRITES:
+    def _done(self, name: str, request: Mapping[str, Any]) -> Answer:
+        if name in WRITES:
             if self._in_transaction[key_of(request)]:
                 return self._refused(name, request, _CONFLICT)
-            if not self._has_units("w", request, self.table.units(request)):
-                return self._refused(name, request, _THROTTLED)
             before = self.table.units(request)
+            if not self._has_units("w", request, before):
+                return self._refused(name, request, _THROTTLED)
             answer = self._dated(name, request)
             self.bill.write_units += max(before, self.table.units(request))
             return answer
@@ -305,23 +255,16 @@ class DynamoDb:
 
     def _has_units(self, kind: str, request: Mapping[str, Any], units: int) -> bool:
         number = zlib.crc32(partition_of(request).encode()) % self._database.partitions
-        return self._buckets[kind, number].take_all(units)
+        return self._buckets[kind, number].overdraw(units)
 
     def _refused(self, name: str, request: Mapping[str, Any], code: str) -> ClientError:
         """A request that was certainly not done."""
-        if code == _THROTTLED:
-            self.bill.throttled += 1
-        else:
-            self.bill.conflicts += 1
+        self._engine.faults["throttled" if code == _THROTTLED else "conflicts"] += 1
         if name != "transact_write_items":
             return client_error(code)
-        reason = "ProvisionedThroughputExceeded" if code == _THROTTLED else "TransactionConflict"
-        reasons = [{"Code": reason} for _ in request["TransactItems"]]
-        response: Any = {
-            "Error": {"Code": "TransactionCanceledException", "Message": code},
-            "CancellationReasons": reasons,
-            "ResponseMetadata": {"HTTPStatusCode": 400, "RetryAttempts": 0},
-        }
+        response: Any = refusal("TransactionCanceledException").response
+        reason = code.removesuffix("Exception")
+        response["CancellationReasons"] = [{"Code": reason} for _ in request["TransactItems"]]
         return TransactionCanceledException(response, name)
 
 

@@ -13,7 +13,7 @@ import gc
 import hashlib
 import heapq
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,6 +47,9 @@ class Task(greenlet):  # type: ignore[misc]  # greenlet ships no types
         self.process = process
         self.waits = 0
 
+    def is_alive(self) -> bool:
+        return not self.dead
+
 
 class Process:
     """A process of the simulated world: it can be killed, and suspended with its machine.
@@ -54,6 +57,7 @@ class Process:
     Attributes:
         suspended_until: the moment at which it goes on.
         suspended_seconds: for how long it was suspended in all.
+        hits: when a fault has delayed or spoilt a request of it.
         tasks: its threads.
         clock: a `NodeClock`, once it has one.
     """
@@ -63,6 +67,7 @@ class Process:
         self.name = name
         self.is_alive = True
         self.suspended_until = self.suspended_seconds = 0.0
+        self.hits: list[float] = []
         self.tasks: dict[Task, None] = {}
         self.clock: Any = None
 
@@ -114,6 +119,7 @@ class Engine:
         random: chance of the world; the chance of Fairlock's own code is seeded beside it.
         steps: how many events have happened.
         has_ended: whether the world is no more: what is left of its threads is unwound.
+        faults: what went wrong, and how often.
         lines: the trace; without `keeps_trace` only the last ones.
     """
 
@@ -123,6 +129,7 @@ class Engine:
         self.hub: greenlet = getcurrent()
         self.steps = 0
         self.has_ended = False
+        self.faults = Counter[str]()
         self.lines: deque[str] = deque(maxlen=None if keeps_trace else _REMEMBERED_LINES)
         self._agenda: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._order = itertools.count()
@@ -242,24 +249,26 @@ less."""
 
 
 class Bucket:
-    """One such bucket.
-
-    Attributes:
-        refused: how often it was empty.
-    """
+    """One such bucket."""
 
     def __init__(self, engine: Engine, quota: Quota) -> None:
         self._engine, self._quota = engine, quota
         self._left, self._at = quota.size, engine.now
-        self.refused = 0
 
     def take(self) -> bool:
         """Takes a token, if there is one."""
         self._refill()
         if self._left < 1:
-            self.refused += 1
             return False
         self._left -= 1
+        return True
+
+    def overdraw(self, tokens: float) -> bool:
+        """Takes so many, if there is any: what that takes too much, later ones wait for."""
+        self._refill()
+        if self._left <= 0:
+            return False
+        self._left -= tokens
         return True
 
     def reserve(self) -> float:

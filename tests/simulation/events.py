@@ -13,14 +13,13 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.simulation.engine import START, Bucket, Engine, Quota
 from tests.simulation.faults import EventFaults
 from tests.simulation.functions import Functions, Json, Outcome
-from tests.simulation.machines import recorded
+from tests.simulation.versions import recorded
 
 _DELIVERY_SECONDS: Final = 0.5
 _DELIVERY_SPREAD: Final = 0.5
@@ -38,7 +37,6 @@ class EventBus:
         self._engine, self._faults, self._queue = engine, faults, queue
         self._bucket = Bucket(engine, quota)
         self.uses()
-        self.counts: Counter[str] = Counter()
         self._on_the_way = 0
 
     def uses(self, reaper: Json | None = None) -> None:
@@ -52,20 +50,18 @@ class EventBus:
     def publish(self, detail: Json) -> None:
         """A status event: matched, made a message and delivered, perhaps late, twice or never."""
         engine, faults, random = self._engine, self._faults, self._engine.random
-        self.counts["published"] += 1
         if detail["status"] not in self._reaper["ends"]:
             return
         since = engine.now - START
         if random.random() < faults.lost or any(a <= since < b for a, b in faults.lost_spans):
-            self.counts["lost"] += 1
+            engine.faults["lost events"] += 1
             return
         body = self._message(detail)
         for _ in range(2 if random.random() < faults.twice else 1):
             delay = random.lognormvariate(0, _DELIVERY_SPREAD) * _DELIVERY_SECONDS
             if random.random() < faults.late:
-                self.counts["late"] += 1
+                engine.faults["late events"] += 1
                 delay += random.random() * faults.late_seconds
-            self.counts["delivered"] += 1
             self._on_the_way += 1
             engine.after(delay + self._bucket.reserve(), self._deliver, body)
 
@@ -100,7 +96,6 @@ class Queue:
 
     Attributes:
         dead: messages that were received too often.
-        counts: received, deleted, batches.
     """
 
     def __init__(
@@ -113,14 +108,13 @@ class Queue:
         self._visible: list[tuple[float, int, int, _Message]] = []
         self._in_flight: dict[str, _Message] = {}
         self._order = itertools.count()
-        self._running = 0
+        self._left = self._running = 0
         self._busy_since = engine.now
         self._polls_at = float("inf")
         self.dead: list[str] = []
-        self.counts: Counter[str] = Counter()
 
     def send(self, body: str, delay: float = 0.0) -> None:
-        self.counts["sent"] += 1
+        self._left += 1
         self._show(_Message(next(self._order), body), delay)
 
     def hide(self, receipt: str, seconds: float) -> None:
@@ -130,8 +124,7 @@ class Queue:
             self._show(message, seconds)
 
     def is_empty(self) -> bool:
-        came = self.counts["sent"] + self.counts["came twice"]
-        return came == self.counts["deleted"] + len(self.dead)
+        return not self._left
 
     def _show(self, message: _Message, delay: float) -> None:
         message.number += 1
@@ -159,7 +152,6 @@ class Queue:
             if not batch:
                 break
             self._running += 1
-            self.counts["batches"] += 1
             self._invoke(batch, now + self._visibility)
         if self._running >= allowed and allowed < self._concurrency:
             self._poll_at(now + 1 / _MORE_BATCHES_A_SECOND)
@@ -173,11 +165,10 @@ class Queue:
             if message.is_gone or message.number != number:
                 continue
             if message.receipts >= self._tries:
-                message.is_gone = True
+                self._is_done(message)
                 self.dead.append(message.body)
                 continue
             message.receipts += 1
-            self.counts["received"] += 1
             batch.append(message)
         for message in batch:
             self._show(message, self._visibility)
@@ -212,21 +203,22 @@ class Queue:
                 failed = {failure["itemIdentifier"] for failure in failures}
             for message, receipt in zip(batch, receipts, strict=True):
                 self._in_flight.pop(str(receipt), None)
-                if str(message.ident) in failed:
-                    self.counts["failed"] += 1
-                else:
+                if str(message.ident) not in failed:
                     self._delete(message)
             self._poll_at(engine.now)
 
         self._functions.invoke("reap", {"Records": records}, done)
 
     def _delete(self, message: _Message) -> None:
-        self.counts["deleted"] += 1
-        message.is_gone = True
+        self._is_done(message)
         if self._engine.random.random() < self._faults.twice:
-            self.counts["came twice"] += 1
+            self._left += 1
             again = _Message(message.ident, message.body, message.receipts)
             self._show(again, self._engine.random.random() * self._visibility)
+
+    def _is_done(self, message: _Message) -> None:
+        message.is_gone = True
+        self._left -= 1
 
     @staticmethod
     def _receipt(message: _Message) -> str:

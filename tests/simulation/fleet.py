@@ -21,18 +21,12 @@ from fairlock.store.context import LockContext
 from tests.simulation.clients import ClientActor
 from tests.simulation.engine import Process
 from tests.simulation.faults import ClockErrors, Database, Faults, Machines, Network, NodeClock
-from tests.simulation.scenario import Control, Scenario
+from tests.simulation.scenario import HOUR, Control, Scenario
 from tests.simulation.world import World
 from tests.support.weakened import weak
 
-_HOUR: Final = 3_600.0
 Options = Callable[[World, int], dict[str, Any]]
 """What a client asks for, by the number of the lock: options of `acquire`."""
-
-
-def plain(_world: World, _lock: int) -> dict[str, Any]:
-    """A lock for one."""
-    return {}
 
 
 def one_or_three(_world: World, lock: int) -> dict[str, Any]:
@@ -63,7 +57,7 @@ class Fleet:
     think: float = 5.0
     work: float = 6.0
     max_wait: float = 240.0
-    options: Options = plain
+    options: Options = lambda _world, _lock: {}
     writes: float = 0.5
     starts_within: float = 5.0
     at_most: float | None = None
@@ -115,7 +109,7 @@ class _Turns:
         machines, random = world.faults.machines, world.random
         if machines.killed:
             # The turns count as one actor of the world until the last of them: see `_replace`.
-            seconds = random.expovariate(machines.killed / _HOUR)
+            seconds = random.expovariate(machines.killed / HOUR)
             world.engine.after(seconds, self._die, actor)
         if machines.suspended:
             self._plan_suspension(actor)
@@ -150,7 +144,7 @@ class _Turns:
 
     def _plan_suspension(self, actor: ClientActor) -> None:
         machines, random = self.world.faults.machines, self.world.random
-        seconds = random.expovariate(machines.suspended / _HOUR)
+        seconds = random.expovariate(machines.suspended / HOUR)
         self.world.engine.after(seconds, self._suspend, actor)
 
     def _suspend(self, actor: ClientActor) -> None:
@@ -214,41 +208,11 @@ THROTTLED: Final = Scenario(
 # Its holders hold for about a lease, and renew meanwhile. Some are killed, so that takeovers happen
 # beside writes that come late.
 
-_CLIENTS_OF_A_NAME: Final = 5
-_TURNS: Final = 8
-_MAX_WAIT_SECONDS: Final = 240
-
-
 _NOT_LATER: Final = "#mine.#h_expires_at_ms <= :expires_at_ms"
 
 
 def _is_over_early(expires_at_ms: int, *, date_ms: int) -> bool:
     return date_ms >= expires_at_ms - 8_000
-
-
-def _play(world: World) -> None:
-    count = max(_CLIENTS_OF_A_NAME, world.scaled(1_500))
-    for number in range(count):
-        actor = ClientActor(world, f"client {number}", lease=10)
-        name = f"orders/{number // _CLIENTS_OF_A_NAME}"
-        world.begin(world.random.random() * 5, actor.process, partial(_turns, actor, name))
-        if world.random.random() < 0.05:
-            world.engine.after(world.random.uniform(10, 120), _kill, world, actor.process)
-    world.run(at_most=_TURNS * (_MAX_WAIT_SECONDS + 60))
-
-
-def _turns(actor: ClientActor, name: str) -> None:
-    random = actor.world.random
-    for _ in range(_TURNS):
-        actor.clock.wait(random.expovariate(1 / 5))
-        work = random.expovariate(1 / 6)
-        actor.take(name, work, max_wait=_MAX_WAIT_SECONDS)
-
-
-def _kill(world: World, process: Process) -> None:
-    if process.tasks:
-        world.engine.trace(process.name, "killed")
-        process.kill()
 
 
 UNRELIABLE_NETWORK: Final = Scenario(
@@ -259,9 +223,10 @@ UNRELIABLE_NETWORK: Final = Scenario(
         "client/lock.py); a holder that crashed is replaced its lease + 5 s after its last renewal"
     ),
     faults=Faults(
-        network=Network(lost_requests=0.01, lost_replies=0.05, late_replies=0.01, copies=0.01)
+        network=Network(lost_requests=0.01, lost_replies=0.05, late_replies=0.01, copies=0.01),
+        machines=Machines(killed=1),
     ),
-    play=_play,
+    play=Fleet(clients=1_500, of_a_lock=5, turns=8, lease=10).play,
     controls=(
         Control(
             name="the lease of another counts as over too early",
@@ -276,7 +241,7 @@ UNRELIABLE_NETWORK: Final = Scenario(
             breaks="no more holders than the limit",
             patches=(weak(keep_alive, "renew", _NOT_LATER, instead="attribute_exists(#mine)"),),
             faults=Faults(network=Network(copies=0.3)),
-            seed=3,
+            seed=4,
         ),
     ),
 )

@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 
-from tests.simulation.engine import START, Bucket, Engine, Process, Quota
-from tests.simulation.faults import LambdaFaults, NodeClock
-from tests.simulation.machines import recorded
-from tests.simulation.versions import TODAY, Version
+from tests.simulation.engine import START, Bucket, Process, Quota
+from tests.simulation.faults import NodeClock
+from tests.simulation.versions import TODAY, Version, recorded
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -71,7 +70,6 @@ class Environment(Process):
 
     Attributes:
         aws_clock: what it has learned of AWS's time.
-        clients: of AWS's services, by the names that `lambdas.runtime` uses.
         batch: what Powertools notes of a batch; global in a real process.
         invocation: the number of the one that runs.
         idle_since: when the last one ended.
@@ -83,14 +81,26 @@ class Environment(Process):
         super().__init__(world.engine, name)
         self.clock = NodeClock(world.engine, world.faults.clocks, self)
         self.aws_clock = version.load("lambdas.runtime").AwsClock(self.clock)
-        sdk, faults = world.sdk(), world.faults.functions
-        if faults.kills or faults.stalls:
-            sdk._wire = _FragileWire(self, sdk._wire, faults)  # type: ignore[assignment]  # noqa: SLF001 - the same calls
+        sdk, self._wire, self._faults = world.sdk(), world.wire, world.faults.functions
+        if self._faults.kills or self._faults.stalls:
+            sdk.before = self._suffers
         self.clients: dict[str, Any] = {"dynamodb": sdk, **clients}
         self.batch = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
         self.invocation = 0
         self.idle_since = 0.0
         self.ended: Callable[[Outcome], object] = lambda _outcome: None
+
+    def _suffers(self, request: Mapping[str, Any]) -> None:
+        """Before a request it may stand still, and it may be killed at any moment of it."""
+        random, wire, faults = self.engine.random, self._wire, self._faults
+        if faults.stalls and random.random() < faults.stalls:
+            wire.hit(request)
+            wire.stalled += 1
+            self.engine.wait(random.random() * faults.stall_seconds)
+            wire.stalled -= 1  # Else the process was ended before it sent anything.
+        if random.random() < faults.kills:
+            later = random.random() * _KILLED_WITHIN_SECONDS
+            self.engine.after(later, self.die, self.invocation, "Runtime.ExitError")
 
     def die(self, invocation: int, error: str) -> None:
         """Ends the process and what it does, if that invocation still runs."""
@@ -99,29 +109,6 @@ class Environment(Process):
         ended, self.ended = self.ended, lambda _outcome: None
         self.kill()
         ended(Outcome(error=error, cause="the process ended"))
-
-
-class _FragileWire:
-    """The way to DynamoDB of a process that may be killed, or stand still, at each request."""
-
-    def __init__(self, environment: Environment, wire: Any, faults: LambdaFaults) -> None:  # noqa: ANN401 - a Wire
-        self._environment, self._wire, self._faults = environment, wire, faults
-        self.engine: Engine = wire.engine
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as the wire has it
-        return getattr(self._wire, name)
-
-    def send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as DynamoDB answers
-        random, environment, faults = self.engine.random, self._environment, self._faults
-        if faults.stalls and random.random() < faults.stalls:
-            self._wire.hit(request)
-            self._wire.traffic.stalled += 1
-            self.engine.wait(random.random() * faults.stall_seconds)
-            self._wire.traffic.stalled -= 1  # Else the process was ended before it sent anything.
-        if random.random() < faults.kills:
-            later = random.random() * _KILLED_WITHIN_SECONDS
-            self.engine.after(later, environment.die, environment.invocation, "Runtime.ExitError")
-        return self._wire.send(name, request)
 
 
 @dataclass
@@ -136,12 +123,7 @@ class _Function:
 
 
 class Functions:
-    """The account's functions.
-
-    Args:
-        world: where they run.
-        clients: the clients that each environment has beside DynamoDB's.
-        scale: the share of AWS's limits that the account has.
+    """The account's functions; each environment has these clients beside DynamoDB's.
 
     Attributes:
         running: how many invocations run.

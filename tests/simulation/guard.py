@@ -16,9 +16,9 @@ from tests.simulation.engine import QUOTAS, Engine
 from tests.simulation.events import EventBus, Queue, SqsClient
 from tests.simulation.functions import Done, Functions, Json, Outcome
 from tests.simulation.judge import Belief, Judge
-from tests.simulation.machines import machine, recorded
 from tests.simulation.states import Execution, Flow, Watcher
 from tests.simulation.stepfunctions import StepFunctions, StepFunctionsClient
+from tests.simulation.versions import machine, recorded
 from tests.simulation.world import World
 
 _KEPT: Final = ("RENEWED", "REACQUIRED")
@@ -27,15 +27,9 @@ _KEPT: Final = ("RENEWED", "REACQUIRED")
 class Account:
     """One account and region with the lock service, and the workflows that use it.
 
-    Args:
-        world: where it is.
-        scale: the share of AWS's default quotas that it has.
+    It has a share of AWS's default quotas: `scale`.
 
     Attributes:
-        functions: Lambda.
-        step_functions: Step Functions.
-        bus: EventBridge.
-        queue: the reaper's.
         judges_releases: whether an execution that ends by itself must have freed its locks.
         workflows: boto3's client for Step Functions.
         lost: executions that were told of a loss, though they were never redriven.
@@ -97,13 +91,7 @@ class _Acquisition:
 
 
 class GuardWatcher(Watcher):
-    """Tells the judge what an execution believes.
-
-    Args:
-        account: where it runs.
-        name: of the execution, for the trace.
-        ended: called once it is over for good or may be redriven.
-    """
+    """Tells the judge what an execution believes; calls `ended` when that is over."""
 
     def __init__(
         self, account: Account, name: str, ended: Callable[[Execution, str], object]

@@ -15,9 +15,9 @@ from tests.simulation.clients import ClientActor
 from tests.simulation.engine import QUOTAS, START
 from tests.simulation.faults import Database, Faults
 from tests.simulation.guard import Account
-from tests.simulation.machines import LEASE_SECONDS
 from tests.simulation.scenario import Control, Scenario
 from tests.simulation.states import Execution
+from tests.simulation.versions import LEASE_SECONDS
 from tests.simulation.workflows import BOUND_SECONDS
 from tests.simulation.workload import (
     require_all_free,
@@ -150,14 +150,12 @@ class Drain:
 
     Attributes:
         ended_at: when the holder of a lock ended.
-        freed_after: seconds from the end of the holder until its lock was free.
-        freed_at: when that was, in the run's time.
+        freed_at: when a lock was freed, in the run's time.
     """
 
     world: World
     tokens: dict[str, int] = field(default_factory=dict)
     ended_at: dict[str, float] = field(default_factory=dict)
-    freed_after: list[float] = field(default_factory=list)
     freed_at: list[float] = field(default_factory=list)
 
     def ended(self, lock: str, execution: Execution, _status: str) -> None:
@@ -176,7 +174,6 @@ class Drain:
         del self.tokens[lock]
         self.world.actors -= 1
         seconds = self.world.engine.now - self.ended_at[lock]
-        self.freed_after.append(seconds)
         self.freed_at.append(self.world.seconds)
         what = f"{lock}: taken for {seconds:.0f} s after its execution had ended"
         self.world.judge.require(_MASS_STOP_PROMISE, seconds <= _BOUND_SECONDS, what)
@@ -207,14 +204,9 @@ def _play_mass_stop(world: World) -> None:
     ends = stops + _MASS_STOP_WITHIN_SECONDS + 10
     run_until_idle(account, from_seconds=ends, at_most=20_000)
     require_no_dead_letter(account)
-    freed = len(drain.freed_after)
+    freed = len(drain.freed_at)
     world.judge.require(_MASS_STOP_PROMISE, freed == count, f"{freed} of {count}")
-    world.figures.update(
-        slowest_seconds=max(drain.freed_after, default=0.0),
-        drained_after_seconds=max(drain.freed_at, default=0.0) - stops,
-        all_done_after_seconds=world.seconds - stops,
-        drain=[at - stops for at in drain.freed_at],
-    )
+    world.figures.update(drain=[at - stops for at in drain.freed_at])
 
 
 def _follow(account: Account, name: str, given: dict[str, Any]) -> None:

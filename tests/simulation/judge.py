@@ -86,6 +86,8 @@ class Judge:
     findings: list[Finding] = field(default_factory=list)
     allowance: Callable[[str, float], float] = lambda _lock, _since: 0.0
     """Seconds that spoilt sendings about a lock have cost since then."""
+    tells: Callable[[str, LockState], object] = lambda _lock, _state: None
+    """Is told each state of a lock."""
     ceilings: dict[str, int] = field(default_factory=dict)
     """Of locks whose ceiling stands: from the answer to an operator until it is changed again."""
     late_seconds: float = 0.0
@@ -273,6 +275,7 @@ class Judge:
         if came and len(state.holders) > self.ceilings.get(lock, math.inf):
             what = f"{lock}: {len(state.holders)} hold, at most {self.ceilings[lock]} may"
             self.found("no grant above a ceiling", what)
+        self.tells(lock, state)
 
     def _saw_data(self, lock: str, new: Item) -> None:
         token, is_last = int(new["token"]["N"]), "is_last" in new

@@ -20,10 +20,7 @@ from typing import Any, Final
 
 from greenlet import getcurrent
 
-from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
-from fairlock.testing.fake_table import Key
-from fairlock.testing.interpreter import Item
 from tests.simulation.dynamodb import partition_of
 from tests.simulation.engine import Engine, Process
 from tests.simulation.judge import Belief, Judge
@@ -132,9 +129,6 @@ class Recovery:
     _of_process: defaultdict[Process, dict[Acquisition, None]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    _hits_of_process: defaultdict[Process, list[float]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
 
     def begins(
         self, lock: str, label: str, limit: int, process: Process, version: int | None = None
@@ -171,7 +165,7 @@ class Recovery:
 
     def hit(self, request: Mapping[str, Any]) -> None:
         now, partition = self.engine.now, partition_of(request)
-        self._hits_of_process[getcurrent().process].append(now)
+        getcurrent().process.hits.append(now)
         if partition.startswith(_LOCK):
             self._watches[partition[len(_LOCK) :]].hits.append(now)
 
@@ -182,18 +176,12 @@ class Recovery:
 
     def hits_of(self, process: Process, since: float) -> int:
         """How many sendings of a process were spoilt since then."""
-        hits = self._hits_of_process[process]
-        return len(hits) - bisect_left(hits, since)
+        return len(process.hits) - bisect_left(process.hits, since)
 
-    def saw(self, key: Key, _old: Item, new: Item) -> None:
-        partition, sort_key = key
-        if sort_key != "STATE" or not partition.startswith(_LOCK):
-            return
-        lock = partition[len(_LOCK) :]
+    def saw(self, lock: str, state: LockState) -> None:
         if not self.judges(lock):
             return
         watch, now = self._watches[lock], self.engine.now
-        state = read_state(new) if new else LockState()
         before, watch.places = watch.places, {}
         watch.most = None if state.ceiling is None else state.ceiling.limit
         for holder in state.holders:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from tests.model.contention.mutants import MUTANTS
 from tests.simulation.faults import Faults
@@ -18,6 +18,7 @@ from tests.simulation.judge import Finding
 from tests.simulation.world import World, running
 from tests.support.weakened import Patch, patched
 
+HOUR: Final = 3_600.0
 Play = Callable[[World], None]
 
 
@@ -47,13 +48,10 @@ class Scenario:
     """One of the twenty.
 
     Attributes:
-        title: what happens.
         promise: the sentence of README or docs that it stands for, and where that is.
-        faults: what goes wrong.
         play: begins the actors, and lets the world run.
         idle_bound: seconds for which a lock may be held by no one while others wait; for actors
             that are no clients. Those of clients are judged stage by stage: see `recovery.py`.
-        controls: what must be found.
         scale: in `make simulate`.
         scale_of_tests: in `make test`; None for a tenth of that.
         seeds: how many runs of it `make simulate` makes.
@@ -99,6 +97,20 @@ class Result:
         """The promises that do not hold."""
         return {finding.promise for finding in self.findings}
 
+    def __str__(self) -> str:
+        told = (
+            f"scenario {self.number}, seed {self.seed}, scale {self.scale:g}: "
+            f"{self.requests:,} requests in {self.cpu_seconds:.1f} s of CPU, "
+            f"{self.virtual_seconds / HOUR:.2f} h simulated, {self.cents:.2f} cents; "
+            f"{_counts(self.outcomes)}; {_counts(self.faults)}; {len(self.findings)} violations"
+        )
+        broken = [f"  BROKEN {finding.promise}: {finding.what}" for finding in self.findings]
+        return "\n".join([told, *broken])
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {what}" for what, number in sorted(counts.items())) or "none"
+
 
 def run(
     scenario: Scenario,
@@ -108,14 +120,9 @@ def run(
     keeps_trace: bool = False,
     stops_at_first: bool = False,
 ) -> Result:
-    """Makes one run. The same arguments make the same run, byte for byte.
+    """Makes one run: until its end, or until a promise is broken if it `stops_at_first`.
 
-    Args:
-        scenario: what happens.
-        seed: of all chance.
-        scale: None for that of the scenario.
-        keeps_trace: whether all lines of the trace are kept.
-        stops_at_first: whether the run ends when a promise is broken.
+    The same arguments make the same run, byte for byte.
     """
     scale = scenario.scale if scale is None else scale
     cpu_began = time.process_time()
@@ -151,7 +158,7 @@ def run(
         outcomes=dict(sorted(judge.outcomes.items())),
         waits=tuple(judge.waits),
         recovered=dict(sorted(world.recovery.slowest.items())),
-        faults=world.count_faults(),
+        faults=dict(sorted((+engine.faults).items())),
         figures={**world.figures, "granted in vain": world.recovery.in_vain + judge.in_vain},
         lines=tuple(engine.lines),
     )

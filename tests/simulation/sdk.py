@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +21,8 @@ from fairlock.aws.retry import may_pass
 from tests.simulation.dynamodb import Answer, DynamoDb
 from tests.simulation.engine import Engine, Killed
 from tests.simulation.faults import Network
+from tests.simulation.judge import Judge
+from tests.support.faulty_table import REQUESTS
 
 AWS: Final = "https://dynamodb.us-east-1.amazonaws.com"
 _CONNECT_SECONDS: Final = 1.0
@@ -29,7 +31,6 @@ _MOST_SENDINGS: Final = 3
 _QUOTA: Final = 500
 _RETRY_COST: Final = 5
 _TIMEOUT_COST: Final = 10
-_LONGEST_PAUSE_SECONDS: Final = 20.0
 _REPEATED: Final = frozenset(
     {
         "InternalServerError",
@@ -39,26 +40,6 @@ _REPEATED: Final = frozenset(
     }
 )
 Hit = Callable[[Mapping[str, Any]], object]
-_OPERATIONS: Final = frozenset(
-    {
-        *("update_item", "put_item", "delete_item", "transact_write_items"),
-        *("get_item", "query", "scan"),
-    }
-)
-
-
-@dataclass
-class Traffic:
-    """What the SDKs of all processes have sent; `judge.py` compares it with DynamoDB's bill."""
-
-    sent: Counter[str] = field(default_factory=Counter)
-    lost: Counter[str] = field(default_factory=Counter)
-    copied: Counter[str] = field(default_factory=Counter)
-    outage: int = 0
-    stalled: int = 0
-    lost_replies: int = 0
-    late: int = 0
-    on_the_way: Counter[str] = field(default_factory=Counter)
 
 
 class _Sending(NamedTuple):
@@ -77,11 +58,15 @@ class Wire:
     Attributes:
         hit: called with each request that a fault has delayed or spoilt, by the process that sent
             it.
+        stalled: requests whose process stands still before it sends them.
+        on_the_way: requests that are to arrive, or to be answered.
+        served: requests that were, by their names.
     """
 
     def __init__(self, engine: Engine, database: DynamoDb, network: Network, hit: Hit) -> None:
-        self.engine, self.database, self.network = engine, database, network
-        self.traffic, self.hit = Traffic(), hit
+        self.engine, self.database, self.network, self.hit = engine, database, network, hit
+        self.stalled = self.on_the_way = 0
+        self.served = Counter[str]()
 
     def send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as DynamoDB answers
         """Sends once, and waits for the answer.
@@ -90,9 +75,9 @@ class Wire:
             ClientError: DynamoDB's refusal, or its 500.
             ConnectTimeoutError, ReadTimeoutError: no answer.
         """
-        engine, traffic = self.engine, self.traffic
+        engine = self.engine
         if self.database.is_out():
-            traffic.outage += 1
+            engine.faults["no answer in an outage"] += 1
             engine.wait(_CONNECT_SECONDS)
             raise ConnectTimeoutError(endpoint_url=AWS)
         task = getcurrent()
@@ -106,22 +91,21 @@ class Wire:
 
     def _launch(self, name: str, request: Mapping[str, Any], task: Any) -> bool:  # noqa: ANN401 - a task
         """Puts a request on the wire; whether its answer is sure to come in time."""
-        engine, network, traffic = self.engine, self.network, self.traffic
-        traffic.sent[name] += 1
+        engine, network = self.engine, self.network
         there, back = self.database.latency(), self.database.latency()
         chance = engine.random.random()
         waits: int | None = task.waits + 1
         if chance < network.lost_requests:
-            traffic.lost[name] += 1
+            engine.faults["lost requests"] += 1
             return False
         chance -= network.lost_requests
         is_lost = chance < network.lost_replies
         is_late = chance < network.lost_replies + network.late_replies + network.late_requests
         if is_lost:
-            traffic.lost_replies += 1
+            engine.faults["lost replies"] += 1
             waits = None
         elif is_late:
-            traffic.late += 1
+            engine.faults["late ones"] += 1
             late = engine.random.random() * network.late_seconds
             if chance < network.lost_replies + network.late_replies:
                 back += late
@@ -131,51 +115,48 @@ class Wire:
         sending = _Sending(name, request, task, waits, back)
         self._arrives(there, sending)
         if network.copies and engine.random.random() < network.copies:
-            traffic.copied[name] += 1
+            engine.faults["late copies"] += 1
             late = there + engine.random.random() * network.late_seconds
             self._arrives(late, sending._replace(waits=None))
         return not is_late
 
     def _arrives(self, after: float, sending: _Sending) -> None:
-        self.traffic.on_the_way[sending.name] += 1
-        self.engine.after(after, self._arrive, sending)
+        self.on_the_way += 1
+        reply = partial(self._reply, sending)
+        self.engine.after(after, self.database.serve, sending.name, sending.request, reply)
 
-    def _arrive(self, sending: _Sending) -> None:
-        name, request = sending.name, sending.request
-        if name == "transact_write_items":
-            begun = self.database.transact(request)
-            if isinstance(begun, float):
-                self.engine.after(begun, self._commit, sending)
-                return
-            self.database.bill.requests[name] += 1
-            answer: Answer = begun
-        else:
-            answer = self.database.serve(name, request)
-        self._reply(answer, sending)
-
-    def _commit(self, sending: _Sending) -> None:
-        answer, settles = self.database.commit(sending.request)
-        # What was answered is seen by all who ask later: a waiter's `confirm_join` relies on it.
-        self._reply(answer, sending, settles=settles)
-
-    def _reply(self, answer: Answer, sending: _Sending, *, settles: float = 0.0) -> None:
-        self.traffic.on_the_way[sending.name] -= 1
+    def _reply(self, sending: _Sending, answer: Answer, settles: float) -> None:
+        self.on_the_way -= 1
+        self.served[sending.name] += 1
         if sending.waits is not None:
             after = settles + sending.back
             self.engine.after(after, self.engine.resume, sending.task, sending.waits, answer)
+
+    def require_accounts(self, judge: Judge, sent: int) -> None:
+        """Every request that was sent was served or lost, and DynamoDB has charged the same."""
+        promise, faults, charged = "every request accounted", self.engine.faults, self.database.bill
+        for name in sorted({*self.served, *charged.requests}):
+            what = f"{name}: served {self.served[name]}, charged {charged.requests[name]}"
+            judge.require(promise, self.served[name] == charged.requests[name], what)
+        unsent = self.stalled + faults["no answer in an outage"] + faults["lost requests"]
+        arriving = sent - unsent + faults["late copies"]
+        told = self.served.total() + self.on_the_way
+        judge.require(promise, arriving == told, f"{arriving} sent, {told} on the wire")
 
 
 class Sdk:
     """A client of boto3 for DynamoDB, as one process has it.
 
     Attributes:
-        sent: how many requests this process has sent.
+        sent: how many requests it has sent.
+        before: called before it sends one.
     """
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._quota = _QUOTA
         self.sent = 0
+        self.before: Hit = lambda _request: None
         self.meta = SimpleNamespace(region_name="us-east-1", endpoint_url=AWS)
         self.exceptions = wire.database.table.exceptions
 
@@ -183,7 +164,7 @@ class Sdk:
         """Nothing is open."""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as boto3 has it
-        if name not in _OPERATIONS:
+        if name not in REQUESTS:
             raise AttributeError(name)
         call = lambda **request: self._call(name, request)  # noqa: E731 - it is kept below
         setattr(self, name, call)
@@ -195,28 +176,32 @@ class Sdk:
             if not getcurrent().process.is_alive or self._wire.engine.has_ended:
                 raise Killed  # Code that unwinds, of a process that is no more, sends nothing.
             self.sent += 1
+            self.before(request)
             try:
                 answer = self._wire.send(name, request)
-            except (ClientError, ConnectTimeoutError, ReadTimeoutError) as error:
-                if isinstance(error, ClientError):
-                    error.response["ResponseMetadata"]["RetryAttempts"] = repeats
-                if not isinstance(error, ClientError) or may_pass(error):
-                    self._wire.hit(request)
-                cost = _RETRY_COST if isinstance(error, ClientError) else _TIMEOUT_COST
-                is_last = repeats + 1 == _MOST_SENDINGS
-                if is_last or not _is_repeated(error) or self._quota < cost:
+            except (ConnectTimeoutError, ReadTimeoutError):
+                self._wire.hit(request)
+                paid = self._pay(_TIMEOUT_COST, repeats)
+                if not paid:
                     raise
-                self._quota, paid = self._quota - cost, cost
+            except ClientError as error:
+                error.response["ResponseMetadata"]["RetryAttempts"] = repeats
+                if may_pass(error):
+                    self._wire.hit(request)
+                is_repeated = error.response["Error"]["Code"] in _REPEATED
+                paid = self._pay(_RETRY_COST, repeats) if is_repeated else 0
+                if not paid:
+                    raise
             else:
                 answer["ResponseMetadata"]["RetryAttempts"] = repeats
                 self._quota = min(_QUOTA, self._quota + max(paid, 1))
                 return answer
-            longest = min(2.0**repeats, _LONGEST_PAUSE_SECONDS)
-            self._wire.engine.wait(self._wire.engine.random.random() * longest)
+            self._wire.engine.wait(self._wire.engine.random.random() * 2.0**repeats)
         raise AssertionError
 
-
-def _is_repeated(error: Exception) -> bool:
-    if not isinstance(error, ClientError):
-        return True
-    return error.response.get("Error", {}).get("Code") in _REPEATED
+    def _pay(self, cost: int, repeats: int) -> int:
+        """Takes tokens for one more sending; none if there may be no more."""
+        if repeats + 1 == _MOST_SENDINGS or self._quota < cost:
+            return 0
+        self._quota -= cost
+        return cost

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -28,11 +28,6 @@ from tests.simulation.functions import Done, Json, Outcome
 Invoke = Callable[[str, Json, Done], object]
 _NOT_IN_ALL: Final = ("States.DataLimitExceeded", "States.Runtime")
 _DISPATCH_SECONDS: Final = 0.015
-
-
-def name_of_function(arn: str) -> str:
-    """The last part of a function's ARN."""
-    return arn.rpartition(":")[2]
 
 
 class Watcher:
@@ -199,21 +194,13 @@ class Flow:
         if not unfinished and not self.is_over:
             self._attempt()
 
-    def child_ended(self) -> None:
-        if all(child.is_over for child in self.children):
-            self._complete([child.output for child in self.children])
+    def later(self, seconds: float, happens: Callable[..., object], *args: object) -> None:
+        """Lets something happen, unless that is out of date then."""
+        self.execution.engine.after(seconds, self._if_current, self.number, happens, args)
 
-    def child_failed(self, error: str, cause: str) -> None:
-        """A branch has failed: the others are stopped."""
-        self._raise(error, cause)
-
-    def take(self, number: int, result: Any) -> None:  # noqa: ANN401 - any JSON
+    def _if_current(self, number: int, happens: Callable[..., object], args: Sequence[Any]) -> None:
         if number == self.number:
-            self._complete(result)
-
-    def fail(self, number: int, error: str, cause: str) -> None:
-        if number == self.number:
-            self._raise(error, cause)
+            happens(*args)
 
     def _enter(self, name: str, given: Any) -> None:  # noqa: ANN401 - any JSON
         self.name, self.input = name, given
@@ -223,16 +210,14 @@ class Flow:
 
     def _attempt(self) -> None:
         self.number += 1
-        self.execution.service.transition(self._do, self.number)
+        self.later(self.execution.service.transition(), self._do)
 
-    def _do(self, number: int) -> None:
-        if number != self.number:
-            return
+    def _do(self) -> None:
         state = self.state
         try:
             getattr(self, f"_{state['Type'].lower()}")(state)
         except EvaluationError as error:
-            self._raise("States.QueryEvaluationError", str(error))
+            self.fail("States.QueryEvaluationError", str(error))
 
     def _values(self, **more: Any) -> Json:  # noqa: ANN401 - any JSON
         context = self.execution.context
@@ -242,7 +227,7 @@ class Flow:
         return {**self.execution.service.built_in, **self.variables, "$states": states}
 
     def _pass(self, _state: Json) -> None:
-        self._complete(self.input)
+        self.complete(self.input)
 
     def _succeed(self, _state: Json) -> None:
         self._end(self.input)
@@ -261,7 +246,7 @@ class Flow:
 
     def _wait(self, state: Json) -> None:
         seconds = float(evaluate(state["Seconds"], self._values()))
-        self.execution.engine.after(seconds, self.take, self.number, self.input)
+        self.later(seconds, self.complete, self.input)
 
     def _parallel(self, state: Json) -> None:
         self.children = [
@@ -277,14 +262,14 @@ class Flow:
         for child, item in zip(self.children, items, strict=True):
             child.begin(item)
         if not items:
-            self._complete([])
+            self.complete([])
 
     def _task(self, state: Json) -> None:
-        execution, number, engine = self.execution, self.number, self.execution.engine
+        execution, number = self.execution, self.number
         sleeps = state["Resource"].endswith(".waitForTaskToken")
         values = self._values(token=execution.service.token(self)) if sleeps else self._values()
         arguments = evaluate(state["Arguments"], values)
-        function, payload = name_of_function(arguments["FunctionName"]), arguments["Payload"]
+        function, payload = arguments["FunctionName"].rpartition(":")[2], arguments["Payload"]
         execution.watcher.calls(self, function, payload)
 
         def done(outcome: Outcome) -> None:
@@ -292,23 +277,25 @@ class Flow:
                 return
             execution.watcher.answers(self, function, outcome)
             if outcome.error:
-                self.fail(number, outcome.error, outcome.cause)
+                self.fail(outcome.error, outcome.cause)
             elif not sleeps:
-                self.take(number, {"Payload": outcome.answer, "StatusCode": 200})
+                self.complete({"Payload": outcome.answer, "StatusCode": 200})
 
-        engine.after(_DISPATCH_SECONDS, execution.service.functions, function, payload, done)
+        execution.engine.after(
+            _DISPATCH_SECONDS, execution.service.functions, function, payload, done
+        )
         if "TimeoutSeconds" in state:
             timeout = state["TimeoutSeconds"]
-            engine.after(timeout, self.fail, number, "States.Timeout", f"{timeout} s are over")
+            self.later(timeout, self.fail, "States.Timeout", f"{timeout} s are over")
 
-    def _complete(self, result: Any) -> None:  # noqa: ANN401 - any JSON
+    def complete(self, result: Any) -> None:  # noqa: ANN401 - any JSON
         state = self.state
         try:
             values = self._values(result=result)
             output = evaluate(state["Output"], values) if "Output" in state else result
             assigned = evaluate(state.get("Assign", {}), values)
         except EvaluationError as error:
-            self._raise("States.QueryEvaluationError", str(error))
+            self.fail("States.QueryEvaluationError", str(error))
             return
         self.number += 1
         self._assign(assigned)
@@ -318,7 +305,7 @@ class Flow:
         else:
             self._enter(state["Next"], output)
 
-    def _raise(self, error: str, cause: str) -> None:
+    def fail(self, error: str, cause: str) -> None:
         """Repeats the state, goes to where its error is caught, or fails."""
         state = self.state
         self.stop()
@@ -332,7 +319,7 @@ class Flow:
             if rule.get("JitterStrategy") == "FULL":
                 pause *= self.execution.engine.random.random()
             self._retried[number] += 1
-            self.execution.engine.after(pause, self._again, self.number)
+            self.later(pause, self._attempt)
             return
         for rule in state.get("Catch", ()):
             if _matches(rule, error):
@@ -340,10 +327,6 @@ class Flow:
                 self._go(rule, self._values(errorOutput=told), told)
                 return
         self._lost(error, cause)
-
-    def _again(self, number: int) -> None:
-        if number == self.number:
-            self._attempt()
 
     def _go(self, rule: Json, values: Json, default: Any) -> None:  # noqa: ANN401 - any JSON
         """Follows a rule of a Choice or a Catch."""
@@ -361,8 +344,8 @@ class Flow:
         parent = self.parent
         if parent is None:
             self.execution.end("SUCCEEDED")
-        else:
-            parent.child_ended()
+        elif all(child.is_over for child in parent.children):
+            parent.complete([child.output for child in parent.children])
 
     def _lost(self, error: str, cause: str) -> None:
         """This thread has failed, and so has the state of which it is a branch."""
@@ -370,7 +353,7 @@ class Flow:
         if self.parent is None:
             self.execution.end("FAILED", error)
         else:
-            self.parent.child_failed(error, cause)
+            self.parent.fail(error, cause)
 
 
 def _matches(rule: Json, error: str) -> bool:

@@ -31,17 +31,10 @@ Publish = Callable[[Json], object]
 class StepFunctions:
     """The service, in one account and region.
 
-    Args:
-        engine: time and chance.
-        quotas: by API.
-        functions: invokes a Lambda function.
-        publish: takes a status event.
-        lost_pushes: the share of answers to task tokens whose sending fails for good.
-
     Attributes:
+        lost_pushes: the share of answers to task tokens whose sending fails for good.
         executions: by their ARNs; those that have succeeded are forgotten.
         transitions: of states, which are what is paid.
-        described: how often DescribeExecution was answered.
     """
 
     def __init__(
@@ -55,7 +48,7 @@ class StepFunctions:
         self.engine, self.functions, self._publish = engine, functions, publish
         self.buckets = {name: Bucket(engine, quota) for name, quota in quotas.items()}
         self.executions: dict[str, Execution] = {}
-        self.transitions = self.described = 0
+        self.transitions = 0
         self.lost_pushes = lost_pushes
         self._tokens: dict[str, tuple[Flow, int]] = {}
         self._made = 0
@@ -76,11 +69,10 @@ class StepFunctions:
         self.engine.after(delay, made.root.begin, given)
         return made
 
-    def transition(self, enter: Callable[[int], None], number: int) -> None:
-        """Enters a state, later if the account has used up its transitions."""
+    def transition(self) -> float:
+        """Seconds until a state is entered: more if the account has used up its transitions."""
         self.transitions += 1
-        delay = self.buckets["StateTransition"].reserve()
-        self.engine.after(_ENTRY_SECONDS + delay, enter, number)
+        return _ENTRY_SECONDS + self.buckets["StateTransition"].reserve()
 
     def token(self, flow: Flow) -> str:
         """A task token for the state in which a flow is."""
@@ -105,7 +97,6 @@ class StepFunctions:
         )
 
     def describe(self, arn: str) -> Json:
-        self.described += 1
         execution = self.executions.get(arn)
         if execution is None:
             return {"status": "SUCCEEDED", "redriveCount": 0}
@@ -126,9 +117,9 @@ class StepFunctions:
             raise refusal("TaskTimedOut")
         del self._tokens[token]
         if result is None:
-            self.engine.after(_ENTRY_SECONDS, flow.fail, number, error, cause)
+            flow.later(_ENTRY_SECONDS, flow.fail, error, cause)
         else:
-            self.engine.after(_ENTRY_SECONDS, flow.take, number, result)
+            flow.later(_ENTRY_SECONDS, flow.complete, result)
         return {}
 
 

@@ -15,17 +15,11 @@ from botocore.exceptions import ClientError
 from tests.simulation.engine import QUOTAS, Bucket, Engine, Quota
 from tests.simulation.events import EventBus, Queue
 from tests.simulation.faults import EventFaults, Faults
-from tests.simulation.functions import (
-    TIMEOUT_SECONDS,
-    Functions,
-    Json,
-    Outcome,
-)
+from tests.simulation.functions import TIMEOUT_SECONDS, Functions, Json, Outcome
 from tests.simulation.guard import Account
-from tests.simulation.machines import KEEP_ALIVE_SECONDS, machine, recorded
 from tests.simulation.states import Execution, Watcher
 from tests.simulation.stepfunctions import StepFunctions
-from tests.simulation.versions import EARLIER, TODAY, earlier
+from tests.simulation.versions import EARLIER, KEEP_ALIVE_SECONDS, TODAY, earlier, machine, recorded
 from tests.simulation.world import World, running
 
 DETAIL = {"executionArn": "arn:1", "status": "TIMED_OUT", "redriveCount": 0, "stopDate": 1}

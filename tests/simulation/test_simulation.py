@@ -11,11 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.__main__ import SCENARIOS
-from tests.simulation.campaign import run_all
-from tests.simulation.machines import made_today, recorded
+from tests.simulation.__main__ import SCENARIOS, run_all
 from tests.simulation.scenario import Result, Scenario, run, run_control
 from tests.simulation.states import EvaluationError, evaluate
+from tests.simulation.versions import made_today, recorded
 from tests.simulation.world import World
 
 
@@ -54,11 +53,7 @@ def test_a_run_that_raises_or_does_not_end_is_a_violation_and_the_others_go_on()
     found = run_all(scenarios, seeds=1, seconds=3)
     assert [
         [what.what for what in each.findings] for each in found if isinstance(each, Result)
-    ] == [
-        ["ValueError('a bug')"],
-        ["it did not end within 3 s"],
-        [],
-    ]
+    ] == [["ValueError('a bug')"], ["it did not end within 3 s"], []]
 
 
 OTHER_PYTHON = os.environ.get("OTHER_PYTHON", sys.executable)
@@ -91,5 +86,5 @@ def test_a_field_that_leads_nowhere_fails() -> None:
 
 
 def test_the_recorded_machines_are_those_that_the_guard_makes() -> None:
-    again = "record them again: python -m tests.simulation.machines"
+    again = "record them again: python -m tests.simulation.versions --record"
     assert json.loads(json.dumps(made_today())) == recorded(), again

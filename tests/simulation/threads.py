@@ -1,4 +1,4 @@
-"""Threads of the simulated processes: what `threading` and `queue` offer, over tasks of the engine.
+"""Threads of the simulated processes: whatever waits in `threading` or `queue`, over engine tasks.
 
 While a simulation runs, the modules of `LockClient` that make threads find these under the names
 `threading` and `SimpleQueue`, so that their own code runs unchanged.
@@ -103,40 +103,7 @@ class SimThread:
 def _current_thread() -> object:
     """The thread that runs: one that was made here, or the task itself."""
     current = getcurrent()
-    return getattr(current, "thread", None) or _Foreign(current)
-
-
-class _Foreign:
-    """A thread that the simulation has started, as seen by `threading.current_thread`."""
-
-    def __init__(self, task: Any) -> None:  # noqa: ANN401 - a task, or the engine's greenlet
-        self._task = task
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Foreign) and other._task is self._task
-
-    def __hash__(self) -> int:
-        return hash(id(self._task))
-
-    def is_alive(self) -> bool:
-        return not self._task.dead
-
-
-class SimSemaphore:
-    """A semaphore that is never waited for."""
-
-    def __init__(self, value: int) -> None:
-        self._value = value
-
-    def acquire(self, *, blocking: bool) -> bool:
-        assert not blocking
-        if self._value == 0:
-            return False
-        self._value -= 1
-        return True
-
-    def release(self) -> None:
-        self._value += 1
+    return getattr(current, "thread", current)
 
 
 class SimLocal:
@@ -180,7 +147,6 @@ _THREADING: Final = SimpleNamespace(
         "Lock": SimMutex,
         "Condition": SimCondition,
         "Thread": SimThread,
-        "Semaphore": SimSemaphore,
         "local": SimLocal,
         "current_thread": _current_thread,
     }

@@ -1,10 +1,13 @@
-"""The handlers of a version of the service in simulated processes; an earlier one beside today's.
+"""The versions of the service in simulated processes: today's, and an earlier one beside it.
 
-`earlier.zip` has the sources of an earlier version, and the states that its guards made. Its
-modules are imported under other names, `earlier.fairlock` and `earlier.lambdas`, so each version
-runs its own code. `python -m tests.simulation.versions FOLDER` packs the checkout in a folder;
-without one it packs this checkout. Do that at each release, so that the next version is compared
-with it.
+A version has the handlers of the functions, and what its guards and its stack make. The CDK takes
+seconds, so today's is recorded in `machines.json`, and `test_simulation.py` fails if they make
+something else; `python -m tests.simulation.versions --record` records it again.
+
+`earlier.zip` has an earlier version under other names, `earlier.fairlock` and `earlier.lambdas`, so
+each version runs its own code. `python -m tests.simulation.versions FOLDER` packs the checkout in a
+folder; without one it packs this checkout. Do that at each release, so that the next version is
+compared with it.
 """
 
 from __future__ import annotations
@@ -15,12 +18,10 @@ import os
 import re
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -31,13 +32,24 @@ from greenlet import getcurrent
 from tests.support.weakened import Patch, patched
 
 Json = dict[str, Any]
+RECORDED: Final = Path(__file__).with_name("machines.json")
 ARCHIVE: Final = Path(__file__).with_name("earlier.zip")
-_PREFIX: Final = "earlier"
-_MACHINES: Final = "tests/simulation/machines.json"
 _PARTS: Final = ("fairlock", *(f"fairlock/{name}" for name in ("aws", "protocol", "store", "wire")))
 _IMPORT: Final = re.compile(r"^(\s*from )(?=(?:fairlock|lambdas)\b)", re.MULTILINE)
 _SAME_DATE: Final = (2026, 1, 1, 0, 0, 0)
 """Of each file in the archive: the same sources make the same archive."""
+
+
+_FUNCTION: Final = "arn:aws:lambda:us-east-1:123456789012:function:"
+_WORK: Final = {
+    "Type": "Task",
+    "QueryLanguage": "JSONata",
+    "Resource": "arn:aws:states:::lambda:invoke",
+    "Arguments": {"FunctionName": f"{_FUNCTION}work", "Payload": "{% $states.input %}"},
+    "Output": "{% $states.input %}",
+}
+LEASE_SECONDS: Final = 60
+KEEP_ALIVE_SECONDS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -58,9 +70,9 @@ class Version:
 
 
 def _load_earlier(name: str) -> ModuleType:
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.append(_Finder())
-    return importlib.import_module(f"{_PREFIX}.{name}")
+    if str(ARCHIVE) not in sys.path:
+        sys.path.append(str(ARCHIVE))
+    return importlib.import_module(f"{ARCHIVE.stem}.{name}")
 
 
 TODAY: Final = Version(importlib.import_module)
@@ -116,55 +128,85 @@ def lambda_runtime(version: Version = TODAY) -> Iterator[None]:
 
 
 @cache
-def earlier() -> Json:
-    """What the earlier version's guards and stack made, as `machines.json` of today."""
-    found: Json = json.loads(_sources()[_MACHINES])
+def recorded() -> Json:
+    found: Json = json.loads(RECORDED.read_text())
     return found
 
 
+def machine(name: str) -> Json:
+    found: Json = recorded()["machines"][name]
+    return found
+
+
+def made_today() -> Json:
+    """What the guard and the service's stack make now; takes the CDK."""
+    from fairlock.cdk.guard.standalone import FUNCTIONS, WAYS_TO_WAIT, guarded_machine  # noqa: PLC0415 - the CDK takes seconds
+    from fairlock.cdk.service import functions, reaper, reaper_rules  # noqa: PLC0415
+
+    arns = {name: _FUNCTION + name.removesuffix("FunctionArn").lower() for name in FUNCTIONS}
+
+    def machine(**options: Any) -> Json:  # noqa: ANN401 - those of a guard
+        given = {
+            "lock_name": "{% $states.input.lock %}",
+            "lease_seconds": LEASE_SECONDS,
+            "name": "Turn",
+            **options,
+        }
+        return guarded_machine(_WORK, functions=arns, **given)
+
+    made = {
+        "queue": machine(max_wait_seconds=1800),
+        "long queue": machine(max_wait_seconds=86_400),
+        "poll": machine(max_wait_seconds=1800, waiting=WAYS_TO_WAIT["poll"]),
+        "skip": machine(max_wait_seconds=0),
+        "permits": machine(max_wait_seconds=1800, limit=100),
+        "kept alive": machine(max_wait_seconds=1800, keep_alive_seconds=KEEP_ALIVE_SECONDS),
+    }
+    timeout = functions.FUNCTION_TIMEOUT_SECONDS
+    return {
+        "machines": made,
+        "reaper": {
+            "function timeout": timeout,
+            "visibility timeout": timeout * reaper._TRIES_IN_A_VISIBILITY_TIMEOUT,  # noqa: SLF001 - what the stack has
+            "batch": reaper._BATCH,  # noqa: SLF001
+            "concurrency": reaper.DEFAULT_CONCURRENCY,
+            "tries": reaper._MOST_TRIES,  # noqa: SLF001
+            "message": reaper_rules.OF_WORKFLOWS.message,
+            "paths": dict(reaper_rules.OF_WORKFLOWS.paths),
+            "ends": list(reaper_rules.OF_WORKFLOWS.ends),
+        },
+    }
+
+
 @cache
-def _sources() -> dict[str, str]:
+def earlier() -> Json:
+    """What the earlier version's guards and stack made, as `machines.json` of today."""
     with zipfile.ZipFile(ARCHIVE) as archive:
-        return {name: archive.read(name).decode() for name in archive.namelist()}
-
-
-class _Finder(MetaPathFinder, Loader):
-    """Imports from the archive; what a module imports of its own version has the prefix, too."""
-
-    def find_spec(
-        self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name.partition(".")[0] != _PREFIX:
-            return None
-        found = self._file_of(name)
-        if found is None and name != _PREFIX:
-            return None
-        is_package = name == _PREFIX or str(found).endswith("__init__.py")
-        return ModuleSpec(name, self, origin=found, is_package=is_package)
-
-    def exec_module(self, module: ModuleType) -> None:
-        found = self._file_of(module.__name__)
-        if found is not None:
-            source = _IMPORT.sub(rf"\1{_PREFIX}.", _sources()[found])
-            exec(compile(source, f"{ARCHIVE.name}/{found}", "exec"), module.__dict__)  # noqa: S102 - our own sources
-
-    @staticmethod
-    def _file_of(name: str) -> str | None:
-        path = name.removeprefix(f"{_PREFIX}.").replace(".", "/")
-        candidates = (f"{path}.py", f"{path}/__init__.py")
-        return next((each for each in candidates if each in _sources()), None)
+        found: Json = json.loads(archive.read(f"{ARCHIVE.stem}/{RECORDED.name}"))
+    return found
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """Packs what the functions of a checkout run, and the machines that it has recorded."""
-    files = [folder / _MACHINES]
+    """Packs what the functions of a checkout run, and the machines that it has recorded.
+
+    What a module imports of its own version has the name of the archive before it.
+    """
+    name = archive.stem
+    machines = folder / RECORDED.relative_to(Path(__file__).parents[2])
+    packed = {f"{name}/__init__.py": "", f"{name}/{RECORDED.name}": machines.read_text()}
     for part in (*_PARTS, "lambdas"):
-        files += sorted((folder / part).glob("*.py"))
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-        for file in files:
-            entry = zipfile.ZipInfo(file.relative_to(folder).as_posix(), _SAME_DATE)
-            packed.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED, 9)
+        for file in sorted((folder / part).glob("*.py")):
+            source = _IMPORT.sub(rf"\1{name}.", file.read_text())
+            packed[f"{name}/{file.relative_to(folder).as_posix()}"] = source
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
+        for path, text in packed.items():
+            entry = zipfile.ZipInfo(path, _SAME_DATE)
+            made.writestr(entry, text, zipfile.ZIP_DEFLATED, 9)
 
 
 if __name__ == "__main__":
-    pack(Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve(), ARCHIVE)
+    if sys.argv[1:] == ["--record"]:
+        text = json.dumps(made_today(), indent=1, sort_keys=True, ensure_ascii=False)
+        RECORDED.write_text(f"{text}\n")
+    else:
+        pack(Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve(), ARCHIVE)

@@ -9,14 +9,14 @@ from typing import Any, Final
 from fairlock import HolderChanged, Lock, LockStoreUnavailable, SlotTooLate
 from fairlock.protocol.outcomes import Reaped
 from fairlock.store import reap
-from tests.simulation.clients import ClientActor
+from tests.simulation.clients import ClientActor, send
 from tests.simulation.faults import Faults, Machines, Network
 from tests.simulation.fleet import Fleet, one_or_three
 from tests.simulation.functions import Json
 from tests.simulation.guard import Account
-from tests.simulation.machines import machine
 from tests.simulation.recovery import Stage
 from tests.simulation.scenario import Control, Scenario
+from tests.simulation.versions import machine
 from tests.simulation.workload import require_all_free, run_until_idle, start_all
 from tests.simulation.world import World
 
@@ -44,9 +44,7 @@ def _send_others(world: World, _fleet: Fleet) -> None:
         if number % 3 == 0:
             seconds = world.random.uniform(20, _LEADING_SECONDS)
             world.engine.after(seconds, world.kill, actor.process)
-    for number in range(max(4, world.scaled(200))):
-        actor = ClientActor(world, f"caller {number}")
-        world.begin(world.random.random() * 5, actor.process, partial(_call, actor, number))
+    send(world, "caller", max(4, world.scaled(200)), _call, turns=20, think=10)
 
 
 def _lead(actor: ClientActor, number: int) -> None:
@@ -70,16 +68,14 @@ def _lead(actor: ClientActor, number: int) -> None:
 
 
 def _call(actor: ClientActor, number: int) -> None:
-    random, judge, name = actor.world.random, actor.world.judge, f"vendor/{number // 20}"
-    for _ in range(20):
-        actor.clock.wait(random.expovariate(1 / 10))
-        try:
-            actor.locks.pace(name, rate=(1, _PACE_SECONDS), max_wait=60)
-        except SlotTooLate:
-            judge.outcomes["too late for a slot"] += 1
-        else:
-            judge.began_in_slot(name, _PACE_SECONDS)
-            judge.outcomes["slots"] += 1
+    judge, name = actor.world.judge, f"vendor/{number // 20}"
+    try:
+        actor.locks.pace(name, rate=(1, _PACE_SECONDS), max_wait=60)
+    except SlotTooLate:
+        judge.outcomes["too late for a slot"] += 1
+    else:
+        judge.began_in_slot(name, _PACE_SECONDS)
+        judge.outcomes["slots"] += 1
 
 
 WAYS: Final = Scenario(
@@ -193,30 +189,39 @@ _BETWEEN_SECONDS: Final = 8.0
 _REASON: Final = "a simulated incident"
 
 
-def send_operators(world: World, fleet: Fleet) -> None:
+def send_operators(
+    world: World,
+    locks: list[str],
+    count: int,
+    *,
+    actions: int,
+    every: float,
+    begin: float = 5,
+    **settings: Any,  # noqa: ANN401 - as LockClient takes them
+) -> None:
     """Operators, each of whom looks after some of the locks alone."""
+    for number in range(count):
+        actor = ClientActor(world, f"operator {number}", **settings)
+        turn = partial(_operate, actor, locks[number::count])
+        world.begin(begin, actor.process, partial(actor.have_turns, actions, every, turn))
+
+
+def _operate(actor: ClientActor, locks: list[str]) -> None:
+    """Releases by force, or limits and resumes."""
+    random = actor.world.random
+    name = random.choice(locks)
+    if random.random() < 0.5:
+        _release_by_force(actor, name)
+    else:
+        _limit(actor, name, random.choice((0, 0, 1, 2)))
+        actor.clock.wait(random.expovariate(1 / _BETWEEN_SECONDS))
+        _lift(actor, name)
+
+
+def _send_operators(world: World, fleet: Fleet) -> None:
     locks = fleet.locks(world)
     count = min(len(locks), world.scaled(50))
-    for number in range(count):
-        actor = ClientActor(world, f"operator {number}")
-        mine = locks[number::count]
-        run = partial(operate, actor, mine, 30, _BETWEEN_SECONDS)
-        world.begin(5, actor.process, run)
-
-
-def operate(actor: ClientActor, locks: list[str], actions: int, every: float) -> None:
-    """Releases by force, or limits and resumes, so many times; every so many seconds."""
-    random = actor.world.random
-    for _ in range(actions):
-        actor.clock.wait(random.expovariate(1 / every))
-        name = random.choice(locks)
-        if random.random() < 0.5:
-            _release_by_force(actor, name)
-        else:
-            _limit(actor, name, random.choice((0, 0, 1, 2)))
-            actor.clock.wait(random.expovariate(1 / _BETWEEN_SECONDS))
-            _lift(actor, name)
-    actor.locks.close()
+    send_operators(world, locks, count, actions=30, every=_BETWEEN_SECONDS)
 
 
 def _release_by_force(actor: ClientActor, name: str) -> None:
@@ -228,7 +233,7 @@ def _release_by_force(actor: ClientActor, name: str) -> None:
         holder = actor.world.random.choice(found.holders)
         judge.forced(name, holder.fencing_token)
         engine.trace(actor.process.name, f"{name}: force token {holder.fencing_token}")
-        actor.world.faults_seen["releases by force"] += 1
+        engine.faults["releases by force"] += 1
         actor.locks.force_release(name, holder=holder, reason=_REASON)
     except (HolderChanged, LockStoreUnavailable) as error:
         engine.trace(actor.process.name, f"{name}: {type(error).__name__}")
@@ -246,7 +251,7 @@ def _limit(actor: ClientActor, name: str, most: int) -> None:
     except LockStoreUnavailable:
         return
     judge.ceilings[name] = most
-    actor.world.faults_seen["pauses and limits"] += 1
+    engine.faults["pauses and limits"] += 1
     engine.trace(actor.process.name, f"{name}: at most {most}")
 
 
@@ -280,7 +285,7 @@ OPERATORS: Final = Scenario(
         lease=10,
         think=3,
         options=one_or_three,
-        others=send_operators,
+        others=_send_operators,
     ).play,
     controls=(
         Control(

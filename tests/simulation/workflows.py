@@ -12,12 +12,19 @@ from fairlock.protocol import outcomes
 from fairlock.protocol.claims import Claim, is_of_a_run_that_ended
 from fairlock.protocol.outcomes import AlreadyHolder, Situation
 from fairlock.store import acquire, reap
-from tests.simulation import machines
+from tests.simulation import versions
 from tests.simulation.faults import EventFaults, Faults, LambdaFaults, Network
 from tests.simulation.guard import Account
-from tests.simulation.machines import LEASE_SECONDS, Json, machine, recorded
 from tests.simulation.scenario import Control, Scenario
-from tests.simulation.versions import EARLIER, earlier, lambda_runtime
+from tests.simulation.versions import (
+    EARLIER,
+    LEASE_SECONDS,
+    Json,
+    earlier,
+    lambda_runtime,
+    machine,
+    recorded,
+)
 from tests.simulation.workload import Load
 from tests.simulation.world import World
 from tests.support.weakened import Patch
@@ -41,7 +48,7 @@ def _retrying(keeps: Callable[[Json, Json], bool]) -> Patch:
             made["Retry"] = [rule for rule in part["Retry"] if keeps(part, rule)]
         return made
 
-    return machines, "recorded", cache(lambda: changed(recorded()))
+    return versions, "recorded", cache(lambda: changed(recorded()))
 
 
 # Scenario 5: all status events are lost for an hour, while executions are stopped.
@@ -103,10 +110,7 @@ LOST_PUSHES: Final = Scenario(
     ),
     faults=Faults(network=Network(lost_replies=0.002), events=EventFaults(lost_pushes=1 / 3)),
     play=Load(
-        executions=20_000,
-        work_seconds=60.0,
-        forms={"queue": 4, "kept alive": 1},
-        frees_all=False,
+        executions=20_000, work_seconds=60.0, forms={"queue": 4, "kept alive": 1}, frees_all=False
     ).play,
     idle_bound=_FALLBACK_SECONDS + _REQUEST_SECONDS,
     controls=(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -11,26 +10,14 @@ from itertools import accumulate
 from tests.simulation.engine import START
 from tests.simulation.functions import Json
 from tests.simulation.guard import Account
-from tests.simulation.machines import machine
 from tests.simulation.states import Execution
+from tests.simulation.versions import machine
 from tests.simulation.world import World
 
 Given = Callable[[int], Json]
 """The input of the execution with this number."""
 Machines = Callable[[World, str], Json]
 """The machine of an execution that starts now, by the form of its guard."""
-
-
-class Zipf:
-    """Names of which a few are wanted often: the n-th one with a weight of 1 / n^exponent."""
-
-    def __init__(self, world: World, count: int, exponent: float = 1.0) -> None:
-        self._random = world.random
-        self._sums = list(accumulate(1 / (n + 1) ** exponent for n in range(count)))
-
-    def __call__(self) -> str:
-        chosen = bisect_left(self._sums, self._random.random() * self._sums[-1])
-        return f"order/{chosen}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +27,7 @@ class Load:
     Attributes:
         executions: how many.
         names: of locks.
-        exponent: see `Zipf`.
+        exponent: the n-th name is wanted with a weight of 1 / n^exponent.
         seconds: within which they start.
         work_seconds: mean of the work, which is exponential.
         forms: of guards, each with its weight.
@@ -72,10 +59,9 @@ class Load:
         self.happen(Account(world))
 
     def happen(self, account: Account) -> None:
-        """Lets it happen, until all has ended and the reaper is done; notes the figures."""
-        flows = Workflows(account, self)
+        """Lets it happen, until all has ended and the reaper is done."""
+        Workflows(account, self)
         run_until_idle(account, from_seconds=self.seconds)
-        account.world.figures.update(stopped=flows.stopped, redriven=flows.redriven)
         if self.frees_all:
             require_all_free(account)
 
@@ -86,10 +72,9 @@ class Workflows:
     def __init__(self, account: Account, load: Load) -> None:
         self._account, self._load, self._world = account, load, account.world
         self._random = account.world.random
-        self._choose = Zipf(self._world, self._world.scaled(load.names), load.exponent)
-        self._forms = list(load.forms)
-        self._weights = list(load.forms.values())
-        self.redriven = self.stopped = 0
+        names = range(self._world.scaled(load.names))
+        self._names = [f"order/{number}" for number in names]
+        self._sums = list(accumulate(1 / (number + 1) ** load.exponent for number in names))
         # The next start is planned by the one before, so that a long run needs no long agenda.
         self._count = self._left = self._world.scaled(load.executions)
         self._world.actors += self._count
@@ -107,9 +92,10 @@ class Workflows:
 
     def _start(self, name: str) -> None:
         load, random = self._load, self._random
-        [form] = random.choices(self._forms, self._weights)
+        [form] = random.choices(list(load.forms), list(load.forms.values()))
+        [lock] = random.choices(self._names, cum_weights=self._sums)
         given = {
-            "lock": self._choose(),
+            "lock": lock,
             "work": random.expovariate(1 / load.work_seconds),
             "fails": random.random() < load.failing,
         }
@@ -127,7 +113,7 @@ class Workflows:
 
     def _stop(self, execution: Execution, status: str, redrives: int) -> None:
         if execution.status == "RUNNING" and execution.redrives == redrives:
-            self.stopped += 1
+            self._world.engine.faults["stopped executions"] += 1
             execution.end(status)
 
     def _ended(self, execution: Execution, status: str) -> None:
@@ -139,7 +125,7 @@ class Workflows:
             self._world.engine.after(later, self._redrive, execution)
 
     def _redrive(self, execution: Execution) -> None:
-        self.redriven += 1
+        self._world.engine.faults["redrives"] += 1
         delay = self._account.step_functions.buckets["RedriveExecution"].reserve()
         self._world.engine.after(delay, execution.redrive)
         if self._random.random() < self._load.stopped:
@@ -147,23 +133,15 @@ class Workflows:
 
 
 def run_until_idle(account: Account, *, from_seconds: float, at_most: float = 7_200) -> None:
-    """Lets the world run until the reaper has done all of its work; notes the figures.
+    """Lets the world run until then, and until the reaper has done all of its work.
 
-    Args:
-        account: whose reaper it is.
-        from_seconds: of the run; earlier it is not over.
-        at_most: how long it may take after that.
+    It may take `at_most` seconds after that moment of the run.
     """
     wait_until_idle(account, from_seconds=from_seconds)
     account.world.run(at_most=from_seconds + at_most)
-    service = account.step_functions
+    functions = dict(sorted(account.functions.counts.items()))
     account.world.figures.update(
-        transitions=service.transitions,
-        described=service.described,
-        throttled={name: each.refused for name, each in service.buckets.items() if each.refused},
-        functions=dict(sorted(account.functions.counts.items())),
-        queue=dict(sorted(account.queue.counts.items())),
-        events=dict(sorted(account.bus.counts.items())),
+        transitions=account.step_functions.transitions, functions=functions
     )
 
 
@@ -194,13 +172,8 @@ def start_all(
 ) -> None:
     """Starts an execution at each of these moments, in seconds from the beginning.
 
-    Args:
-        account: where.
-        moments: when.
-        given: the input of each.
-        form: of the guard.
-        definition: of the machine; None for that with this form.
-        ended: gets the moment at which each ends, if you want it.
+    They have the machine with that form, or another one of this definition. The moments at which
+    they end are added to `ended`.
     """
     world, kind = account.world, form.replace(" ", "-")
     world.actors += len(moments)

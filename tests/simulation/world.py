@@ -12,7 +12,6 @@ import logging
 import random
 import uuid
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -50,7 +49,6 @@ class World:
     actors: int = 0
     sdks: list[Sdk] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
-    faults_seen: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.engine = Engine(self.seed, keeps_trace=self.keeps_trace)
@@ -63,14 +61,12 @@ class World:
         self.judge = Judge(self.engine, self.idle_bound)
         self.recovery = Recovery(self.engine, self.judge, self.database.is_out)
         self.wire = Wire(self.engine, self.database, network, self.recovery.hit)
-        # The judge first: it knows the state of a lock when its data are written.
-        self.database.table.sees += [self.judge.saw, self.recovery.saw]
-        self.judge.allowance = self.recovery.allowance
+        self.database.table.sees.append(self.judge.saw)
+        self.judge.allowance, self.judge.tells = self.recovery.allowance, self.recovery.saw
         if network.copies or network.late_requests:
             self.judge.late_seconds = network.late_seconds
         for begins, ends in self.faults.database.outages:
-            for moment in (begins, ends):
-                self.engine.at(START + moment, self._outage_changes)
+            self.engine.at(START + begins, self.goes_out, ends - begins)
 
     def _outage_changes(self) -> None:
         says = "answers nothing" if self.database.is_out() else "answers again"
@@ -78,14 +74,14 @@ class World:
         self.recovery.looks_at_all()
 
     def goes_out(self, seconds: float) -> None:
-        self.faults_seen["outages"] += 1
+        self.engine.faults["outages"] += 1
         self.database.out_until = self.engine.now + seconds
         self._outage_changes()
         self.engine.after(seconds, self._outage_changes)
 
     def kill(self, process: Process) -> None:
         if process.tasks and process.is_alive:
-            self.faults_seen["kills"] += 1
+            self.engine.faults["kills"] += 1
             self.engine.trace(process.name, "KILLED")
             process.kill()
             self.recovery.look_at(process)
@@ -94,7 +90,7 @@ class World:
         """Suspends a process, as a laptop that is closed, or a machine that migrates."""
         if not process.tasks or not process.is_alive or process.suspended_until > self.engine.now:
             return
-        self.faults_seen["suspensions"] += 1
+        self.engine.faults["suspensions"] += 1
         self.engine.trace(process.name, f"SUSPENDED for {seconds:.0f} s")
         process.suspend(seconds)
         self.recovery.look_at(process)
@@ -146,39 +142,11 @@ class World:
             f"{self.actors} actors have not come to an end after {at_most:.0f} s",
         )
 
-    def count_faults(self) -> dict[str, int]:
-        """What went wrong, and how often."""
-        traffic, bill = self.wire.traffic, self.database.bill
-        seen = {
-            **self.faults_seen,
-            "lost requests": traffic.lost.total(),
-            "lost replies": traffic.lost_replies,
-            "late ones": traffic.late,
-            "late copies": traffic.copied.total(),
-            "no answer in an outage": traffic.outage,
-            "throttled": bill.throttled,
-            "server errors": bill.server_errors,
-            "conflicts": bill.conflicts,
-        }
-        return {name: number for name, number in sorted(seen.items()) if number}
-
     def require_accounts(self) -> None:
-        """Every request that was sent has arrived or was lost, and the senders count the same."""
+        """At the end: what has not ended is judged as it is, and every request is accounted for."""
         self.recovery.end()
-        traffic, bill = self.wire.traffic, self.database.bill
         self.engine.run(self.engine.now + 60)
-        arrived = traffic.sent + traffic.copied
-        arrived.subtract(traffic.lost + traffic.on_the_way)
-        for name in sorted(arrived):
-            what = f"{name}: sent {arrived[name]}, charged {bill.requests[name]}"
-            self.judge.require(
-                "every request accounted", arrived[name] == bill.requests[name], what
-            )
-        sent = sum(sdk.sent for sdk in self.sdks)
-        told = traffic.sent.total() + traffic.outage + traffic.stalled
-        self.judge.require(
-            "every request accounted", sent == told, f"{sent} sent, {told} on the wire"
-        )
+        self.wire.require_accounts(self.judge, sum(sdk.sent for sdk in self.sdks))
 
 
 @contextmanager
