@@ -97,6 +97,7 @@ class Account:
             outputs = {**self.workflows.outputs, stack: self.stacks.create(stack)}
             yield replace(self.workflows, outputs=outputs, service=service or stack)
         finally:
+            _stop_executions(self.client("stepfunctions"), self.stacks, [stack])
             self.stacks.delete(stack)
 
     def needs_aws(self, reason: str) -> None:
@@ -174,16 +175,17 @@ def in_aws(directory: Path) -> Iterator[Account]:
         cleanup.callback(_cdk, directory, "destroy", "--force")
         for stack in SEPARATE:
             cleanup.callback(stacks.delete, stack)
-        cleanup.callback(_stop_executions, clients.client("stepfunctions"), stacks)
+        running = (clients.client("stepfunctions"), stacks, (WORKFLOWS, UPDATES))
+        cleanup.callback(_stop_executions, *running)
         _cdk(directory, "deploy", "--require-approval=never", f"--outputs-file={outputs}")
         created = json.loads(outputs.read_text())
         workflows = Deployment(aws=clients.as_aws(), outputs=created, service=SERVICE)
         yield Account(is_embedded=False, sizes=IN_AWS, workflows=workflows, stacks=stacks)
 
 
-def _stop_executions(client: Any, stacks: CloudFormation) -> None:  # noqa: ANN401 - a boto3 client
+def _stop_executions(client: Any, stacks: CloudFormation, names: Iterable[str]) -> None:  # noqa: ANN401 - a boto3 client
     """Stops what failed cases have left running: a state machine is not deleted before it ends."""
-    for stack in filter(stacks.exists, (WORKFLOWS, UPDATES)):
+    for stack in filter(stacks.exists, names):
         for machine in stacks.resources(stack, "AWS::StepFunctions::StateMachine"):
             try:
                 running = client.list_executions(stateMachineArn=machine, statusFilter="RUNNING")
