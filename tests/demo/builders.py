@@ -166,8 +166,11 @@ def _run(title: str, mode: Mode, turns: dict[str, list[Execution]]) -> Run:
 
 
 def _next(name: str, account_id: str, *, asked_ms: int, granted_ms: int) -> Execution:
-    times = {"asked_ms": asked_ms, "granted_ms": granted_ms}
-    return queued(guarded_execution(name, account_id, token=1_700_000_000_000_002, **times))
+    token = 1_700_000_000_000_002
+    execution = guarded_execution(
+        name, account_id, token=token, asked_ms=asked_ms, granted_ms=granted_ms
+    )
+    return queued(execution)
 
 
 EMPTY = Run(title="Nobody", mode=Mode.QUEUE, executions=(), accounts=())

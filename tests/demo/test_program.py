@@ -51,7 +51,7 @@ OUTPUTS = {
 
 @pytest.fixture
 def narrator() -> Narrator:
-    return Narrator(Console(file=StringIO(), width=80, highlight=False))
+    return Narrator(Console(file=StringIO(), width=80, highlight=False, color_system=None))
 
 
 def printed(narrator: Narrator) -> str:

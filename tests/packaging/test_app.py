@@ -96,7 +96,7 @@ def test_the_apps_tests_fail_if_its_script_ignores_its_lock(folder: Path, tmp_pa
     script = (careless / "settle.py").read_text()
     assert "                lock.check()\n" in script
     (careless / "settle.py").write_text(script.replace("lock.check()", "pass"))
-    ended = run(careless, "python", "-m", "pytest", "-q", "tests/test_settle.py")
+    ended = run(careless, "python", "-m", "pytest", "-q", "--color=no", "tests/test_settle.py")
     assert re.findall(r"^FAILED \S+::(\w+)", ended.stdout, re.MULTILINE) == [
         "test_paying_stops_when_the_lock_is_lost"
     ], ended.stdout + ended.stderr

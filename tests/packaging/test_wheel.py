@@ -178,8 +178,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_pytest(project: Path, installed: Path, *arguments: str) -> str:
     """What pytest says of the project, where this wheel is what `fairlock` is."""
     surroundings = {name: text for name, text in os.environ.items() if "AWS_" not in name}
+    command = [sys.executable, "-B", "-m", "pytest"]
     finished = subprocess.run(
-        [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        [*command, "-q", "--color=no", "-p", "no:cacheprovider", *arguments],
         cwd=project,
         env={**surroundings, "PYTHONPATH": str(installed), "PYTEST_ADDOPTS": ""},
         check=False,

@@ -38,35 +38,34 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def mypy(project: Path) -> Errors:
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--output=json"]
-    environment = {name: value for name, value in os.environ.items() if name != "MYPYPATH"}
+def output_of(project: Path, checker: str, *words: str, **environment: str) -> str:
+    """What a type checker prints that has found errors."""
+    inherited = {name: value for name, value in os.environ.items() if name != "MYPYPATH"}
     finished = subprocess.run(
-        [*command, "uses.py", "wrong_uses.py"],
+        [sys.executable, "-m", checker, *words],
         cwd=project,
-        env=environment,
+        env={**inherited, **environment},
         capture_output=True,
         text=True,
         check=False,
     )
     assert finished.returncode == 1, finished.stderr
-    found = [json.loads(line) for line in finished.stdout.splitlines()]
+    return finished.stdout
+
+
+def mypy(project: Path) -> Errors:
+    options = ("--strict", "--config-file=", "--output=json")
+    lines = output_of(project, "mypy", *options, "uses.py", "wrong_uses.py").splitlines()
+    found = map(json.loads, lines)
     return by_file((one["file"], one["line"]) for one in found if one["severity"] == "error")
 
 
 def pyright(project: Path) -> Errors:
-    finished = subprocess.run(
-        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable],
-        cwd=project,
-        env={**os.environ, "PYRIGHT_PYTHON_GLOBAL_NODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 1, finished.stderr
+    options = ("--outputjson", "--pythonpath", sys.executable)
+    output = output_of(project, "pyright", *options, PYRIGHT_PYTHON_GLOBAL_NODE="1")
     return by_file(
         (Path(one["file"]).name, one["range"]["start"]["line"] + 1)
-        for one in json.loads(finished.stdout)["generalDiagnostics"]
+        for one in json.loads(output)["generalDiagnostics"]
         if one["severity"] == "error"
     )
 

@@ -38,7 +38,7 @@ def shared_descriptions() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_preference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By which rich would take a pipe for a terminal, or print other colours."""
+    """Removes the variables by which rich takes a pipe for a terminal, or prints other colours."""
     for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
 
