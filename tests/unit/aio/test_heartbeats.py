@@ -153,13 +153,12 @@ async def test_a_defect_in_the_planning_itself_is_survived(
 
 LOCKS = 400
 LEASE_SECONDS = 10
-LATENCY_SECONDS = 0.05
 
 
 async def hold_hundreds(far: Far, *, most_at_once: int) -> tuple[float, int]:
     """Returns the largest gap between two renewals, as shares of a lease, and how many overlap."""
     random.seed(7)
-    far.table.latency_seconds = LATENCY_SECONDS
+    far.table.latency_seconds = 0.05
     writes: dict[str, list[float]] = {}
     under_way: list[int] = []
 

@@ -16,9 +16,6 @@ from testbed.localaws import LocalAws
 from tests.unit.client.doubles import Table, descriptors
 
 CYCLES = 500
-CLIENTS = 10
-
-
 NewThreads = Callable[[], list[str]]
 
 
@@ -56,7 +53,7 @@ def test_clients_that_renew_leave_nothing(aws: LocalAws, lock_table: str, ours: 
     use_a_client(session, lock_table, -1)  # What is made once per process, is made now.
     files = descriptors()
     with ThreadPoolExecutor(4) as pool:
-        for _ in pool.map(lambda number: use_a_client(session, lock_table, number), range(CLIENTS)):
+        for _ in pool.map(lambda number: use_a_client(session, lock_table, number), range(10)):
             pass
     assert ours() == []
     # Fewer, if sockets of an earlier test have been closed meanwhile.

@@ -25,8 +25,6 @@ from tests.unit.durable.service import (
     result_of,
 )
 
-A_SECOND = Duration.from_seconds(1)
-
 
 def test_executions_that_sleep_inside_take_turns_in_the_order_in_which_they_came() -> None:
     service, inside, overlaps, order = Service(), set[int](), list[int](), list[int]()
@@ -38,7 +36,7 @@ def test_executions_that_sleep_inside_take_turns_in_the_order_in_which_they_came
 
         with hold(context, LOCK, service=service) as lock:
             context.step(come, name="come")
-            context.wait(A_SECOND)
+            context.wait(Duration.from_seconds(1))
             context.step(lambda _: inside.discard(event), name="go")
             context.step(lambda _: order.append(event), name="note")
             return lock.fencing_token
