@@ -69,8 +69,6 @@ async def test_a_lock_outside_of_a_with_may_be_released_by_others(world: World) 
 
 
 async def test_a_block_that_has_ended_does_not_count(world: World) -> None:
-    async with inside(world.locks.hold("a")):
-        pass
     async with inside(world.locks.hold("a")) as lock:
         await done(lock.release())
         async with inside(world.locks.hold("a")):

@@ -127,7 +127,7 @@ def test_a_busy_lock_is_skipped_without_a_trace(limit: int, *, shared: bool, hel
     body = holding(service, lambda _, lock: lock is not None, skip=True, **given)
     assert result_of(body, service).result == ("true" if held else "false")
     assert service.called() == ["acquire", "release"][: 1 + held]
-    assert service.requests[0]["data"] == {"job": 7}
+    assert service.calls[0][1]["data"] == {"job": 7}
     assert [holder.owner_name for holder in service.state(LOCK).holders] == ["anna"]
     assert service.table.waiters(LOCK) == []
 
