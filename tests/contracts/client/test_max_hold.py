@@ -18,6 +18,7 @@ from tests.contracts.client.drivers import Told, World, done, inside
 
 HOLD = 600
 SAFE = 20
+NEARLY_OVER = "its max_hold of 600 s is nearly over"
 OVER = "its max_hold of 600 s is over"
 
 
@@ -42,10 +43,7 @@ async def test_danger_is_told_a_safe_period_before_the_end_and_loss_at_it(world:
     await world.sleep(HOLD - 1)
     lock.check()
     await world.sleep(3600)
-    assert (told.what, told.reasons) == (
-        ["danger", "lost"],
-        ["its max_hold of 600 s is nearly over", OVER],
-    )
+    assert (told.what, told.reasons) == (["danger", "lost"], [NEARLY_OVER, OVER])
     assert told.after == pytest.approx([HOLD - SAFE, HOLD], abs=0.5)
     with pytest.raises(LockLost, match=f"lock 'a': {OVER}"):
         lock.check()
