@@ -57,8 +57,6 @@ def test_clients_that_are_closed_leave_nothing_open() -> None:
 
 
 def test_a_given_client_is_used_beside_those_with_threads_and_stays_open(aws: LocalAws) -> None:
-    threads = LockClient(TABLE, client=aws.client("dynamodb"))
-
     async def work() -> None:
         async with get_session().create_client("dynamodb") as dynamodb:
             async with AsyncLockClient(TABLE, client=dynamodb) as locks:
@@ -68,7 +66,8 @@ def test_a_given_client_is_used_beside_those_with_threads_and_stays_open(aws: Lo
                     assert await locks.try_acquire("b") is None
             assert (await dynamodb.describe_table(TableName=TABLE))["Table"]["TableName"] == TABLE
 
-    asyncio.run(work())
+    with LockClient(TABLE, client=aws.client("dynamodb")) as threads:
+        asyncio.run(work())
 
 
 def test_no_answer_is_an_unknown_outcome_no_table_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
