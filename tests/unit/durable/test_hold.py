@@ -179,16 +179,17 @@ def test_executions_learn_by_their_callbacks_or_at_once_that_a_newer_one_was_gra
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("field", "given"),
     [
-        ("lease", timedelta(milliseconds=1500)),
-        ("max_wait", timedelta(seconds=0)),
-        ("max_hold", timedelta(days=367)),
+        ("lease", {"lease": timedelta(milliseconds=1500)}),
+        ("max_wait", {"max_wait": timedelta(seconds=0)}),
+        ("max_hold", {"max_hold": timedelta(days=367)}),
+        ("only_newest", {"only_newest": 7, "shared": True}),
     ],
 )
-def test_a_time_that_breaks_a_rule_of_durable_functions_is_named(field: str, value: object) -> None:
+def test_what_breaks_a_rule_of_durable_functions_is_named(field: str, given: Json) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        options(**{field: value})
+        options(**given)
     assert caught.value.field == field
 
 
