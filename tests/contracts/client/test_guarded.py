@@ -13,8 +13,7 @@ from fairlock.protocol.model import ReleaseRequest
 from tests.contracts.client.drivers import Threads, Told, World, done, inside
 from tests.support.faulty_table import lost_reply
 
-ITEM = {"pk": {"S": "report"}, "sk": {"S": "7"}}
-PUT: Any = {"Put": {"TableName": "notes", "Item": ITEM}}
+PUT: Any = {"Put": {"TableName": "notes", "Item": {"pk": {"S": "report"}, "sk": {"S": "7"}}}}
 REFUSED: Any = {"Put": {**PUT["Put"], "ConditionExpression": "attribute_exists(pk)"}}
 EACH_WAY = pytest.mark.parametrize("release", [True, False])
 

@@ -105,12 +105,6 @@ async def test_a_body_that_fails_without_its_lock_keeps_its_exception(world: Wor
     assert raised.value.__notes__ == ["At the end of the lock: lock 'a': its lease is over"]
 
 
-async def test_a_lock_released_in_the_body_is_not_released_again(world: World) -> None:
-    async with inside(world.locks.hold("a")) as lock:
-        await done(lock.release())
-    assert world.table.requests == ["update_item"] * 2
-
-
 # Clients that are closed.
 
 

@@ -68,13 +68,12 @@ async def test_a_lock_outside_of_a_with_may_be_released_by_others(world: World) 
         assert second.fencing_token > lock.fencing_token
 
 
-async def test_a_block_that_has_ended_does_not_count(world: World) -> None:
-    async with inside(world.locks.hold("a")):
-        pass
+async def test_a_lock_that_is_released_in_its_block_does_not_count(world: World) -> None:
     async with inside(world.locks.hold("a")) as lock:
         await done(lock.release())
         async with inside(world.locks.hold("a")):
             pass
+    assert world.table.requests == ["update_item"] * 4, "each is released once"
 
 
 async def test_a_lock_that_is_known_as_lost_does_not_count(world: World) -> None:

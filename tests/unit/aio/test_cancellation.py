@@ -219,7 +219,6 @@ DEPOSIT: Any = {
         "ExpressionAttributeValues": {":ten": {"N": "10"}},
     }
 }
-EACH_WAY = pytest.mark.parametrize("release", [False, True])
 WRITE_MOMENTS = [n * 0.05 for n in range(9)]
 
 
@@ -245,7 +244,7 @@ async def timed_out(write: Awaitable[None], *, after: float) -> None:
             await write
 
 
-@EACH_WAY
+@pytest.mark.parametrize("release", [False, True])
 @pytest.mark.parametrize("is_down", [False, True])
 @pytest.mark.parametrize("after", WRITE_MOMENTS[:6])
 @pytest.mark.parametrize("pause", [0, 1])

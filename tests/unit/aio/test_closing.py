@@ -1,4 +1,4 @@
-"""The end of a client, and of a program; and a client serves one event loop."""
+"""The end of a client, and of a program; and that a client serves one event loop."""
 
 from __future__ import annotations
 

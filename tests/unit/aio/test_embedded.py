@@ -41,30 +41,22 @@ def environment(aws: LocalAws, lock_table: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_clients_that_are_closed_leave_nothing_open() -> None:
+    opened: list[int] = []
+
     async def work() -> None:
         async with AsyncLockClient(TABLE) as locks, locks.hold("a") as lock:
             await lock.heartbeat()
+            opened.append(descriptors())
 
-    async def leave_open() -> AsyncLockClient:
-        locks = AsyncLockClient(TABLE)
-        await locks.acquire("a", lease=1)
-        left_open.append(descriptors())
-        await locks.close()
-        return locks
-
-    left_open: list[int] = []
     asyncio.run(work())
     files, threads = descriptors(), threading.active_count()
     for _ in range(5):
         asyncio.run(work())
     assert (descriptors(), threading.active_count()) == (files, threads)
-    asyncio.run(leave_open())
-    assert left_open[0] > files
+    assert opened[-1] > files
 
 
 def test_a_given_client_is_used_beside_those_with_threads_and_stays_open(aws: LocalAws) -> None:
-    threads = LockClient(TABLE, client=aws.client("dynamodb"))
-
     async def work() -> None:
         async with get_session().create_client("dynamodb") as dynamodb:
             async with AsyncLockClient(TABLE, client=dynamodb) as locks:
@@ -74,7 +66,8 @@ def test_a_given_client_is_used_beside_those_with_threads_and_stays_open(aws: Lo
                     assert await locks.try_acquire("b") is None
             assert (await dynamodb.describe_table(TableName=TABLE))["Table"]["TableName"] == TABLE
 
-    asyncio.run(work())
+    with LockClient(TABLE, client=aws.client("dynamodb")) as threads:
+        asyncio.run(work())
 
 
 def test_no_answer_is_an_unknown_outcome_no_table_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:

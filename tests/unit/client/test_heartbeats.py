@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 
@@ -93,20 +93,16 @@ def test_a_release_waits_for_the_heartbeat_that_is_on_its_way(near: Near) -> Non
 
 @pytest.mark.usefixtures("broken_log")
 def test_a_defect_in_the_planning_itself_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
-    due = HeartbeatSchedule.due
-    defects = [MemoryError()]
-
-    def fail_once(self: HeartbeatSchedule, now: float) -> list[ScheduledHeartbeat]:
-        if defects:
-            raise defects.pop()
-        return due(self, now)
+    def fail_once(*_: object) -> NoReturn:
+        monkeypatch.undo()
+        raise MemoryError
 
     monkeypatch.setattr(HeartbeatSchedule, "due", fail_once)
     table = Table()
     with often_renewed(table) as locks:
         locks.acquire("a")
         assert table.does_more(2)
-    assert defects == []
+    assert HeartbeatSchedule.due is not fail_once, "it has failed"
 
 
 # The schedule: whose heartbeat is next, and how heartbeats are spread.

@@ -279,7 +279,7 @@ LOOKS: dict[str, tuple[int, list[Look]]] = {
     "again when the lock has moved, or after half a minute": (
         1,
         [
-            *(Look(0, (), YES), Look(29, (), NO)),
+            *(Look(0, (), YES), Look(29, (), NO, math.inf)),
             *(Look(0, (), YES, fencing_token=8), Look(0, (), NO, fencing_token=8)),
             Look(30, (), YES, fencing_token=8),
         ],

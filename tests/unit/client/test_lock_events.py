@@ -147,12 +147,11 @@ def test_without_a_hook_there_is_no_thread_and_with_one_that_cannot_start_no_err
 
 # The examples of a client's metrics, as they are in examples/client_metrics.
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "client_metrics"
-
 
 def example(name: str) -> dict[str, Any]:
     """What the example defines."""
-    return runpy.run_path(str(EXAMPLES / f"{name}.py"))
+    examples = Path(__file__).resolve().parents[3] / "examples" / "client_metrics"
+    return runpy.run_path(str(examples / f"{name}.py"))
 
 
 def use_locks(hook: Any) -> None:  # noqa: ANN401 - a function of the example

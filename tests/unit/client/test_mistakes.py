@@ -46,7 +46,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.* was never (acquired|awaited):RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:lock .* was dropped:ResourceWarning"),
 ]
-BOTH_CLIENTS = pytest.mark.parametrize("kind", [FakeLockClient, FakeAsyncLockClient])
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -366,7 +365,7 @@ def test_tracebacks_logs_and_copies_show_the_class_that_the_documents_name() -> 
         assert (str(again), again.field) == (str(told.value), "with")
 
 
-@BOTH_CLIENTS
+@pytest.mark.parametrize("kind", [FakeLockClient, FakeAsyncLockClient])
 def test_a_framework_that_awaits_what_it_can_leaves_a_client_as_it_is(kind: type[Any]) -> None:
     assert not inspect.isawaitable(kind())
 

@@ -15,7 +15,6 @@ from fairlock import LockClient
 from fairlock.testing import FakeLockClient
 from testbed.localaws import LocalAws
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 LIMIT_SECONDS = 60
 """For a program; it is killed if it takes longer."""
 
@@ -24,7 +23,7 @@ def program(aws: LocalAws, *arguments: str) -> subprocess.Popen[str]:
     passed_on = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
     return subprocess.Popen(
         [sys.executable, "-m", "tests.unit.client.programs", *arguments],
-        cwd=CHECKOUT,
+        cwd=Path(__file__).resolve().parents[3],
         env={**passed_on, **aws.environment},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -6,9 +6,8 @@ import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
 
-import boto3
 import pytest
 
 from fairlock import LockClient
@@ -16,9 +15,6 @@ from testbed.localaws import LocalAws
 from tests.unit.client.doubles import Table, descriptors
 
 CYCLES = 500
-CLIENTS = 10
-
-
 NewThreads = Callable[[], list[str]]
 
 
@@ -41,23 +37,24 @@ def test_hundreds_of_cycles_leave_no_thread_and_no_lock_behind(ours: NewThreads)
     assert len(table.requests) == 2 * CYCLES
 
 
-def use_a_client(session: boto3.Session, table_name: str, number: int) -> None:
+def use_a_client(table_name: str, number: int) -> None:
     """Acquires, lets heartbeats happen, waits for a lock that others have; closes."""
-    locks = LockClient(table_name, session=session, lease=2, heartbeat_every=0.05)
-    with locks:
+    with LockClient(table_name, lease=2, heartbeat_every=0.05) as locks:
         held = locks.acquire(f"resources-{number}")
         held.lost.wait(0.1)
         assert locks.try_acquire(f"resources-{number}") is None
         held.check()
 
 
-def test_clients_that_renew_leave_nothing(aws: LocalAws, lock_table: str, ours: NewThreads) -> None:
-    session = session_at(aws)
-    use_a_client(session, lock_table, -1)  # What is made once per process, is made now.
+def test_clients_that_renew_leave_nothing(
+    aws: LocalAws, lock_table: str, ours: NewThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in aws.environment.items():
+        monkeypatch.setenv(name, value)
+    use_a_client(lock_table, -1)  # What is made once per process, is made now.
     files = descriptors()
     with ThreadPoolExecutor(4) as pool:
-        for _ in pool.map(lambda number: use_a_client(session, lock_table, number), range(CLIENTS)):
-            pass
+        list(pool.map(partial(use_a_client, lock_table), range(10)))
     assert ours() == []
     # Fewer, if sockets of an earlier test have been closed meanwhile.
     assert descriptors() <= files
@@ -127,15 +124,3 @@ def test_close_waits_for_the_heartbeat_that_is_under_way(ours: NewThreads) -> No
     closing.join(20)
     assert ours() == []
     assert not lock.lost.is_set()
-
-
-def session_at(aws: LocalAws) -> boto3.Session:
-    """A session whose clients talk to the embedded AWS."""
-
-    class Local(boto3.Session):
-        def client(self, *args: Any, **settings: Any) -> Any:  # noqa: ANN401 - as boto3's
-            return super().client(*args, **{"endpoint_url": aws.endpoint_url, **settings})
-
-    return Local(
-        aws_access_key_id=aws.access_key, aws_secret_access_key="test", region_name="us-east-1"
-    )

@@ -19,8 +19,6 @@ from fairlock.client.threads import Callbacks, WorkerPool
 from fairlock.errors import FairlockError
 from tests.unit.client.doubles import Table, often_renewed
 
-HANGING = 20
-
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
@@ -91,7 +89,7 @@ def test_callbacks_that_hang_keep_no_other_lock_from_being_told() -> None:
         goes_on.wait(60)
 
     try:
-        for number in range(HANGING):
+        for number in range(20):
             callbacks.call_soon(f"on_lost of lock '{number}'", hang)
         callbacks.call_soon("on_lost of lock 'a'", told.set)
         assert told.wait(30)

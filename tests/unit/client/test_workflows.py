@@ -21,8 +21,7 @@ from tests.unit.client.conftest import Near
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:Billing:run-1"
 
 
-class _Exceptions:
-    ExecutionDoesNotExist = type("ExecutionDoesNotExist", (ClientError,), {})
+NoSuchExecution = type("NoSuchExecution", (ClientError,), {})
 
 
 @dataclass
@@ -32,7 +31,7 @@ class StepFunctions:
     status: str = "RUNNING"
     refuses: Exception | None = None
     told: list[tuple[str, Any]] = field(default_factory=list)
-    exceptions: type[_Exceptions] = _Exceptions
+    exceptions = SimpleNamespace(ExecutionDoesNotExist=NoSuchExecution)
 
     def send_task_success(self, **request: str) -> None:
         if self.refuses is not None:

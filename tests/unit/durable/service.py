@@ -56,7 +56,7 @@ class Service:
     Attributes:
         push: completes a callback with a text; None loses all pushes.
         over: the executions that Lambda says are over.
-        calls: the names of the functions that were called, with the owner ids.
+        calls: the names of the functions that were called, with their requests.
         before: called before each call, and after it with its answer; may raise.
     """
 
@@ -64,8 +64,7 @@ class Service:
     table: MemoryTable = field(default_factory=MemoryTable)
     clock: Clock = field(default_factory=SystemClock)
     over: set[str] = field(default_factory=set)
-    calls: list[tuple[str, str]] = field(default_factory=list)
-    requests: list[Json] = field(default_factory=list)
+    calls: list[tuple[str, Json]] = field(default_factory=list)
     before: Callable[[str, Json], None] = lambda _name, _request: None
     after: Callable[[str, Json, Json], None] = lambda _name, _request, _answer: None
     pushed: list[str] = field(default_factory=list)
@@ -129,8 +128,7 @@ class Service:
         # What goes over the wire is JSON.
         request = json.loads(json.dumps(request))
         with self._mutex:
-            self.calls.append((name, request["owner_id"]))
-            self.requests.append(request)
+            self.calls.append((name, request))
             answer: Json = json.loads(json.dumps(serve(request)))
         self.after(name, request, answer)
         return answer

@@ -25,8 +25,6 @@ from tests.unit.durable.service import (
     result_of,
 )
 
-A_SECOND = Duration.from_seconds(1)
-
 
 def test_executions_that_sleep_inside_take_turns_in_the_order_in_which_they_came() -> None:
     service, inside, overlaps, order = Service(), set[int](), list[int](), list[int]()
@@ -38,7 +36,7 @@ def test_executions_that_sleep_inside_take_turns_in_the_order_in_which_they_came
 
         with hold(context, LOCK, service=service) as lock:
             context.step(come, name="come")
-            context.wait(A_SECOND)
+            context.wait(Duration.from_seconds(1))
             context.step(lambda _: inside.discard(event), name="go")
             context.step(lambda _: order.append(event), name="note")
             return lock.fencing_token
@@ -129,7 +127,7 @@ def test_a_busy_lock_is_skipped_without_a_trace(limit: int, *, shared: bool, hel
     body = holding(service, lambda _, lock: lock is not None, skip=True, **given)
     assert result_of(body, service).result == ("true" if held else "false")
     assert service.called() == ["acquire", "release"][: 1 + held]
-    assert service.requests[0]["data"] == {"job": 7}
+    assert service.calls[0][1]["data"] == {"job": 7}
     assert [holder.owner_name for holder in service.state(LOCK).holders] == ["anna"]
     assert service.table.waiters(LOCK) == []
 
@@ -181,16 +179,17 @@ def test_executions_learn_by_their_callbacks_or_at_once_that_a_newer_one_was_gra
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("field", "given"),
     [
-        ("lease", timedelta(milliseconds=1500)),
-        ("max_wait", timedelta(seconds=0)),
-        ("max_hold", timedelta(days=367)),
+        ("lease", {"lease": timedelta(milliseconds=1500)}),
+        ("max_wait", {"max_wait": timedelta(seconds=0)}),
+        ("max_hold", {"max_hold": timedelta(days=367)}),
+        ("only_newest", {"only_newest": 7, "shared": True}),
     ],
 )
-def test_a_time_that_breaks_a_rule_of_durable_functions_is_named(field: str, value: object) -> None:
+def test_what_breaks_a_rule_of_durable_functions_is_named(field: str, given: Json) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        options(**{field: value})
+        options(**given)
     assert caught.value.field == field
 
 

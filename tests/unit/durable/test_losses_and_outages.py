@@ -53,7 +53,7 @@ def test_an_invocation_that_is_delivered_after_the_end_takes_nothing() -> None:
     clock.advance(5)
     service.take("ben")
     service.free("ben")
-    service.acquire(service.requests[service.called().index("acquire")])
+    service.acquire(service.calls[service.called().index("acquire")][1])
     assert service.state(LOCK).holders == ()
 
 
@@ -103,7 +103,7 @@ def test_what_a_service_may_have_granted_unanswered_is_given_back(*, is_done: bo
     assert kind.endswith("LockStoreUnavailable")
     assert "did not answer" in message
     assert service.state(LOCK).held == 0
-    assert len({owner_id for _, owner_id in service.calls}) == 1
+    assert len({request["owner_id"] for _, request in service.calls}) == 1
 
 
 @pytest.mark.parametrize("error", [LockStoreUnavailable("as a test wants it"), NO_PERMISSION])
