@@ -113,7 +113,7 @@ def test_nor_by_the_repr_of_what_contains_it() -> None:
 def test_nor_by_the_repr_of_a_request_to_the_table_or_of_its_outcome() -> None:
     asks = AcquireRequest(lock_name="a", owner_id=OWNER_ID)
     leaves = ReleaseRequest(lock_name="a", owner_id=OWNER_ID)
-    item = {"last_released": {"S": OWNER_ID}}
+    item: dict[str, Any] = {"last_released": {"S": OWNER_ID}}
     shown: tuple[Any, ...] = (
         acquire_permit(asks, sent_at_ms=1, now_ms=1),
         give_up(leaves, entered_at_ms=1, left_at_ms=1),
