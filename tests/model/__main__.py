@@ -9,7 +9,7 @@ from tests.model.searches import BY_NAME_ONLY, MUTANTS, SEARCHES, run_named
 
 
 def _names() -> str:
-    sections = {"searches": SEARCHES, "large": BY_NAME_ONLY, "mutants": MUTANTS}
+    sections = {"searches": [*SEARCHES], "large": [*BY_NAME_ONLY], "mutants": [*MUTANTS]}
     return "\n".join("\n  ".join((f"{title}:", *names)) for title, names in sections.items())
 
 

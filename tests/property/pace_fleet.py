@@ -154,7 +154,6 @@ class Run:
     memory: MemoryTable = field(default_factory=MemoryTable)
     calls: dict[str, Call] = field(default_factory=dict)
     slots: list[tuple[Call, ReservedSlot]] = field(default_factory=list)
-    requests: int = 0
 
     def begun(self) -> list[float]:
         return sorted(call.began_at for call in self.calls.values() if call.began_at is not None)
@@ -204,7 +203,6 @@ class Endpoint:
 
     async def _send(self, name: str, request: dict[str, Any]) -> Any:  # noqa: ANN401 - same
         run, fleet, chance = self._run, self._run.fleet, self._run.rng.random
-        run.requests += 1
         call = self.call
         assert call is not None
         if name == "update_item":

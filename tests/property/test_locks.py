@@ -117,7 +117,7 @@ class LockMachine(RuleBasedStateMachine):
         call=ACQUIRES, skew_ms=SKEWS, other=sent | CALLS, later_seconds=st.sampled_from((0, 4, 8))
     )
     def acquire_interrupted_by(
-        self, call: Request, skew_ms: int, other: Request, later_seconds: int
+        self, call: AcquireRequest, skew_ms: int, other: Request, later_seconds: int
     ) -> None:
         """Another call for the same lock lands between the two writes of a takeover."""
         other = replace(other, lock_name=call.lock_name)
@@ -214,14 +214,16 @@ class LockMachine(RuleBasedStateMachine):
         return answer
 
     def ask_reference(self, call: Request, plan: Plan | None = None) -> Answer:
-        now_ms, named = self.clock.wall_ms(), {"lock": call.lock_name, "owner": call.owner_id}
+        now_ms = self.clock.wall_ms()
+        named: dict[str, Any] = {"lock": call.lock_name, "owner": call.owner_id}
         match call:
             case HeartbeatRequest():
                 return self.reference.heartbeat(now_ms, **named, lease_ms=call.lease_ms)
             case ReleaseRequest():
                 return self.reference.release(now_ms, **named)
-        more = {"limit": call.limit, "lease_ms": call.lease_ms}
-        return self.reference.acquire(now_ms, **named, **more, plan=plan)
+        return self.reference.acquire(
+            now_ms, **named, limit=call.limit, lease_ms=call.lease_ms, plan=plan
+        )
 
 
 EXAMPLES: Final = settings(

@@ -66,7 +66,7 @@ def weaker(request: Any, text: str, *, instead: str = "") -> Any:  # noqa: ANN40
         weak_ones = {part: weaker(each, text, instead=instead) for part, each in writes.items()}
         return replace(request, **weak_ones)
     assert isinstance(request, Update | Delete | Put | Check)
-    changes = {"change": request.change} if isinstance(request, Update) else {}
+    changes: dict[str, Any] = {"change": request.change} if isinstance(request, Update) else {}
     if text not in " ".join((request.condition or "", *changes.values())):
         return request
     values: dict[str, Any] = {**request.values, ":always": {"BOOL": True}}

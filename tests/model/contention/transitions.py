@@ -53,7 +53,8 @@ class World(search.Model):
     def __init__(self, scene: Scene, names: Names) -> None:
         super().__init__(scene)
         most = max(client.limit for client in scene.actors)
-        self.clients = (*scene.actors, Client(name="newcomer", waits=False, limit=most))
+        newcomer = Client(name="newcomer", waits=False, limit=most)
+        self.clients: tuple[Client, ...] = (*scene.actors, newcomer)
         self.tables = NumberedTables(by_arrival=True)
         self.progress = Progress(self.clients, self.tables, names)
         self.start: State = (EMPTY, 0, scene.faults, None, *self.progress.first())
