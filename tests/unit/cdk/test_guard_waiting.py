@@ -126,13 +126,14 @@ def test_the_wait_is_the_advice_or_the_pause_but_never_past_the_deadline(forms: 
     for form, field in (("Flat", "retry_after_seconds"), ("QueueFlat", "pause_seconds")):
         machine = machine_of(forms, form)
         wait = machine.states["Guard: Wait"]
+        fields: Json = {field: 8}
         for waited_ms, seconds in (
             (0, 8),
             (HALF_HOUR_MS - 2_001, 3),  # rounded up, so that the last try is not too early
             (HALF_HOUR_MS - 1, 1),
             (HALF_HOUR_MS + 5_000, 1),
         ):
-            assert evaluate(wait["Seconds"], **at(machine, waited_ms, **{field: 8})) == seconds
+            assert evaluate(wait["Seconds"], **at(machine, waited_ms, **fields)) == seconds
         assert wait["Next"] == ("Guard: Acquire" if form == "Flat" else "Guard: Acquire again")
 
 
@@ -185,7 +186,8 @@ def test_a_wait_whose_every_acquisition_is_released_ends_after_few_restarts(guar
         machine = guards.definition(waiting=Waiting.queue(), max_wait=max_wait)
         pause = machine.states["Guard: Wait"]["Seconds"]
         [restarted] = machine.states["Guard: Acquire again"]["Catch"][0]["Assign"].values()
-        waited_ms, lock = 0, {"restarts": 0}
+        waited_ms = 0
+        lock: Json = {"restarts": 0}
         while machine.chosen("Guard: Time left?", **at(machine, waited_ms)) == "Guard: Wait":
             lock = evaluate(restarted, **at(machine, waited_ms, **lock))
             waited_ms += 1000 * evaluate(pause, **at(machine, waited_ms, **lock))
@@ -254,8 +256,8 @@ def test_it_asks_once_and_then_works_or_gives_up(guards: Cases, props: Json) -> 
     assert "task_token" not in acquire["Arguments"]["Payload"]
     asking = [name for name, each in machine.states.items() if "Guard: Acquire" in successors(each)]
     assert asking == ["Guard: Enter"]
-    for answer, then in (({"acquired": True}, "Work"), ({"acquired": False}, "Give up")):
-        assert machine.chosen("Guard: Acquired?", **at(machine, **answer)) == f"Guard: {then}"
+    for is_acquired, then in ((True, "Guard: Work"), (False, "Guard: Give up")):
+        assert machine.chosen("Guard: Acquired?", **at(machine, acquired=is_acquired)) == then
     # With the branch of a work that is no bare task.
     path = ["Guard: Enter", "Guard: Acquire", "Guard: Acquired?", "Guard: Work", "Work"]
     assert happy_path(machine) == [*path, "Guard: Release"]

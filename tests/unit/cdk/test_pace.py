@@ -133,7 +133,7 @@ def test_it_is_a_call_and_a_wait_in_either_language(user: Stack, locks: LockServ
 
 def test_a_refusal_may_go_elsewhere(user: Stack, locks: LockService) -> None:
     skipped = sfn.Pass.jsonata(user, "Skipped")
-    waits_not = {"max_wait": Duration.seconds(0), "on_too_late": skipped}
+    waits_not: Json = {"max_wait": Duration.seconds(0), "on_too_late": skipped}
     pace = Pace(user, "Skips", service=locks, pace_name="x", rate=(1, MINUTE), **waits_not)
     work = sfn.Pass.jsonata(user, "SkipsWork")
     states = states_of(user, "MachineSkips", pace.next(work))

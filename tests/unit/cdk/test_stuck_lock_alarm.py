@@ -102,7 +102,7 @@ class Run:
         assert alarm["Statistic"] == "Maximum"
         first = self.clock.monotonic() // period - alarm["EvaluationPeriods"] + 1
         breaching = {at // period for at, value in self.data if value >= alarm["Threshold"]}
-        return sum(number >= first for number in breaching) >= alarm["DatapointsToAlarm"]
+        return sum(number >= first for number in breaching) >= int(alarm["DatapointsToAlarm"])
 
     def ask(self, request: Json, *, minutes: float, period_seconds: float) -> list[bool]:
         """Asks again and again; whether the alarm fires, looked at once a minute."""

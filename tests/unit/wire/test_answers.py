@@ -202,9 +202,7 @@ def test_a_large_table_is_told_in_several_answers_and_no_lock_is_lost_or_told_tw
             assert pages(table) == [NAMES[:2], NAMES[2:4], NAMES[4:]]
 
 
-def test_a_list_ends_in_time_although_it_finds_nothing(
-    table: MemoryTable, clock: FakeClock
-) -> None:
+def test_a_list_ends_in_time_though_it_finds_nothing(table: MemoryTable, clock: FakeClock) -> None:
     store = store_over(table, clock)
     for name in NAMES:
         store.release(release("anna", lock_name=name))
