@@ -14,16 +14,10 @@ from fairlock.cdk import LockService, Pace, Waiting
 from fairlock.cdk.guard.guard_arguments import checked_only_newest
 from tests.unit.cdk.conftest import NewApp
 from tests.unit.cdk.guard_forms import Cases, machine, role
-from tests.unit.cdk.template import (
-    EvaluationError,
-    evaluate,
-    flattened,
-    ways_out_unreleased,
-)
+from tests.unit.cdk.template import EvaluationError, Json, evaluate, flattened, ways_out_unreleased
 
 # `only_newest` of a guard: where a superseded one goes, what it asks, and where it is refused.
 
-Json = dict[str, Any]
 WAYS: list[Json] = [
     {"waiting": Waiting.queue()},
     {"waiting": Waiting.poll()},
