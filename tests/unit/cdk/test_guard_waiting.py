@@ -210,7 +210,14 @@ def test_the_timeout_says_how_long_and_who_holds(forms: Json) -> None:
 
 GRANT = {"acquired": True, **OWN, "fencing_token": 41}
 OTHERS = ({"lock_name": "customer/8"}, {"owner_id": "another"})
-NOT_MINE = [*({**GRANT, **other} for other in OTHERS), {"acquired": True}, {}, [], "text", None]
+NOT_MINE: list[object] = [
+    *({**GRANT, **other} for other in OTHERS),
+    {"acquired": True},
+    {},
+    [],
+    "text",
+    None,
+]
 
 
 @pytest.mark.parametrize(("form", "repeats"), [("QueueFlat", 8), ("Flat", 8), ("Express", 3)])

@@ -100,7 +100,7 @@ class Run:
         assert alarm["TreatMissingData"] == "notBreaching"
         assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
         assert alarm["Statistic"] == "Maximum"
-        first = self.clock.monotonic() // period - alarm["EvaluationPeriods"] + 1
+        first: float = self.clock.monotonic() // period - alarm["EvaluationPeriods"] + 1
         breaching = {at // period for at, value in self.data if value >= alarm["Threshold"]}
         return sum(number >= first for number in breaching) >= int(alarm["DatapointsToAlarm"])
 
