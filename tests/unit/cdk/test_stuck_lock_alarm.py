@@ -96,7 +96,7 @@ class Run:
         assert self.call(release.handler, request)["released"]
 
     def fires(self) -> bool:
-        alarm, period = self.alarm, self.alarm["Period"]
+        alarm, period = self.alarm, float(self.alarm["Period"])
         assert alarm["TreatMissingData"] == "notBreaching"
         assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
         assert alarm["Statistic"] == "Maximum"
