@@ -72,10 +72,10 @@ class Cases(Stack):
         self.locks = functions_by_arn(self)
         self.other_locks = functions_by_arn(self, "OtherLocks", f"{FUNCTION}:of-another-service")
         self.told: dict[str, str] = {}
-        """What synth has to tell of the broken cases, by name."""
+        """How synth tells of each case that breaks a rule."""
 
     def case(self, name: str, told: str = "") -> Case:
-        """One that is sound, or of which is told where below it, and how, a rule is broken."""
+        """A sound one, or one that breaks a rule: then `told` begins with the path below it."""
         if told:
             self.told[name] = f"{self.node.path}/{name}/{told}"
         return Case(self, name)

@@ -59,7 +59,7 @@ def functions_that_meet_durable(template: Json) -> set[str]:
 
 
 def test_a_service_without_durable_functions_may_do_nothing_with_them(lock_template: Json) -> None:
-    assert about_durable(lock_template) == durable_rules(lock_template) == []
+    assert (about_durable(lock_template), durable_rules(lock_template)) == ([], [])
     assert functions_that_meet_durable(lock_template) == set()
 
 

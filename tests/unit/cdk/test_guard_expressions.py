@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import partial
 from typing import Any
 
 import pytest
@@ -49,8 +48,7 @@ def test_each_call_of_a_reader_asks_to_share_with_twenty_or_as_many_as_told(guar
 
 # A release that fails for good beside a heartbeat: the result is carried out in an error.
 
-FENCING_TOKEN = 1_900_000_000_000_001
-"""Sixteen digits."""
+FENCING_TOKEN = 1_900_000_000_000_001  # of sixteen digits
 RESULTS: list[Any] = [
     *({"a": [1]}, {"a": None}, {"token": FENCING_TOKEN}, {}, [1, 2], [7], [[7]], [[]], []),
     *("text", "", 'quo"ted', 0, 1.5, 2**53, True, False, None),
@@ -131,13 +129,15 @@ def test_a_result_that_would_be_rounded_is_an_error_of_its_own(failure: Json) ->
 
 
 def test_a_number_that_is_missing_when_the_workflow_runs_is_named() -> None:
-    checks = {"limit": partial(checked_limit, shared=False), "only_newest": checked_only_newest}
-    for field, checked in checks.items():
-        made = str(checked(f"{{% $states.input.{field} %}}"))
+    made = {
+        "limit": checked_limit("{% $states.input.limit %}", shared=False),
+        "only_newest": checked_only_newest("{% $states.input.only_newest %}"),
+    }
+    for field, checked in made.items():
         told = rf"^{field}: \$states.input.{field} must give a value: it is missing"
         with pytest.raises(EvaluationError, match=told):
-            evaluate(made, states={"input": {}})
-        assert evaluate(made, states={"input": {field: 3}}) == 3
+            evaluate(str(checked), states={"input": {}})
+        assert evaluate(str(checked), states={"input": {field: 3}}) == 3
 
 
 CUSTOMER = "{% 'customer/' & $states.input.customer_id %}"

@@ -19,13 +19,7 @@ from fairlock.errors import InvalidRequest
 from fairlock.wire.rules import LOCK_NAME, in_lock_order
 from tests.unit.cdk.conftest import Asl
 from tests.unit.cdk.guard_forms import Cases
-from tests.unit.cdk.template import (
-    EvaluationError,
-    Json,
-    evaluate,
-    happy_path,
-    ways_out_unreleased,
-)
+from tests.unit.cdk.template import EvaluationError, Json, evaluate, happy_path, ways_out_unreleased
 
 WAYS = (Waiting.poll(), Waiting.queue())
 KEPT = Duration.seconds(5)

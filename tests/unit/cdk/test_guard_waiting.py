@@ -126,13 +126,14 @@ def test_the_wait_is_the_advice_or_the_pause_but_never_past_the_deadline(forms: 
     for form, field in (("Flat", "retry_after_seconds"), ("QueueFlat", "pause_seconds")):
         machine = machine_of(forms, form)
         wait = machine.states["Guard: Wait"]
+        fields: Json = {field: 8}
         for waited_ms, seconds in (
             (0, 8),
             (HALF_HOUR_MS - 2_001, 3),  # rounded up, so that the last try is not too early
             (HALF_HOUR_MS - 1, 1),
             (HALF_HOUR_MS + 5_000, 1),
         ):
-            assert evaluate(wait["Seconds"], **at(machine, waited_ms, **{field: 8})) == seconds
+            assert evaluate(wait["Seconds"], **at(machine, waited_ms, **fields)) == seconds
         assert wait["Next"] == ("Guard: Acquire" if form == "Flat" else "Guard: Acquire again")
 
 
@@ -180,12 +181,13 @@ def test_after_a_restart_each_period_is_followed_by_a_look_at_the_time(forms: Js
 
 
 def test_a_wait_whose_every_acquisition_is_released_ends_after_few_restarts(guards: Cases) -> None:
-    for max_wait_seconds in (5, 1800, 6 * 86_400):
+    for max_wait_seconds in (5, 300, 1800, 86_400, 6 * 86_400):
         max_wait = Duration.seconds(max_wait_seconds)
         machine = guards.definition(waiting=Waiting.queue(), max_wait=max_wait)
         pause = machine.states["Guard: Wait"]["Seconds"]
         [restarted] = machine.states["Guard: Acquire again"]["Catch"][0]["Assign"].values()
-        waited_ms, lock = 0, {"restarts": 0}
+        waited_ms = 0
+        lock: Json = {"restarts": 0}
         while machine.chosen("Guard: Time left?", **at(machine, waited_ms)) == "Guard: Wait":
             lock = evaluate(restarted, **at(machine, waited_ms, **lock))
             waited_ms += 1000 * evaluate(pause, **at(machine, waited_ms, **lock))
@@ -207,7 +209,15 @@ def test_the_timeout_says_how_long_and_who_holds(forms: Json) -> None:
 # Which answers are believed.
 
 GRANT = {"acquired": True, **OWN, "fencing_token": 41}
-FORGED = ({"lock_name": "customer/8"}, {"owner_id": "another"})
+OTHERS = ({"lock_name": "customer/8"}, {"owner_id": "another"})
+NOT_MINE: list[object] = [
+    *({**GRANT, **other} for other in OTHERS),
+    {"acquired": True},
+    {},
+    [],
+    "text",
+    None,
+]
 
 
 @pytest.mark.parametrize(("form", "repeats"), [("QueueFlat", 8), ("Flat", 8), ("Express", 3)])
@@ -226,7 +236,7 @@ def test_an_answer_to_this_acquisition_is_believed_and_that_to_another_one_is_un
         return evaluate(expression, states={"result": result}, variables=lock)
 
     assert checked(GRANT) == {**GRANT, **kept}
-    for answer in (*({**GRANT, **forged} for forged in FORGED), {"acquired": True}, [], "no", None):
+    for answer in NOT_MINE:
         with pytest.raises(EvaluationError, match="names another lock or another owner"):
             checked(answer)
     if form == "QueueFlat":  # From the queue none is let in by an answer that grants nothing.
@@ -254,8 +264,8 @@ def test_it_asks_once_and_then_works_or_gives_up(guards: Cases, props: Json) -> 
     assert "task_token" not in acquire["Arguments"]["Payload"]
     asking = [name for name, each in machine.states.items() if "Guard: Acquire" in successors(each)]
     assert asking == ["Guard: Enter"]
-    for answer, then in (({"acquired": True}, "Work"), ({"acquired": False}, "Give up")):
-        assert machine.chosen("Guard: Acquired?", **at(machine, **answer)) == f"Guard: {then}"
+    for is_acquired, then in ((True, "Guard: Work"), (False, "Guard: Give up")):
+        assert machine.chosen("Guard: Acquired?", **at(machine, acquired=is_acquired)) == then
     # With the branch of a work that is no bare task.
     path = ["Guard: Enter", "Guard: Acquire", "Guard: Acquired?", "Guard: Work", "Work"]
     assert happy_path(machine) == [*path, "Guard: Release"]

@@ -11,6 +11,7 @@ from aws_cdk import App, Stack, Validations
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_stepfunctions as sfn
 
 from fairlock.cdk import LockMonitoring, LockService
 from fairlock.cdk.service.shared_service import SharedLockService
@@ -195,10 +196,12 @@ def test_the_whole_service_follows_the_aws_solutions_rules(everything_stack: Sta
 
 
 def test_the_demo_follows_the_aws_solutions_rules(demo_app: App) -> None:
-    for name in ("FairlockDemo", "FairlockDemoDurable"):
-        stack = demo_app.node.find_child(name)
-        assert isinstance(stack, Stack)
-        assert findings_but_versions(stack) == set()
+    demo, durable = map(demo_app.node.find_child, ("FairlockDemo", "FairlockDemoDurable"))
+    assert isinstance(demo, Stack)
+    assert findings_but_versions(demo) == set()
+    assert isinstance(durable, Stack)
+    # CDK lets it invoke each version of the functions: a wildcard behind their ARNs.
+    assert [rule for rule, _ in findings(durable) if not VERSIONS.fullmatch(rule)] == []
 
 
 def test_a_guard_adds_no_finding_to_its_machine(forms_stack: Stack) -> None:
@@ -206,8 +209,12 @@ def test_a_guard_adds_no_finding_to_its_machine(forms_stack: Stack) -> None:
 
 
 def findings_but_versions(stack: Stack) -> set[str]:
-    """The rules that are broken besides that CDK lets it invoke each version of a function."""
-    return {rule for rule, _ in findings(stack) if not VERSIONS.fullmatch(rule)}
+    """The rules, without the wildcards that CDK writes into the roles of state machines."""
+    machines = [each for each in stack.node.find_all() if isinstance(each, sfn.StateMachine)]
+    policies = {f"{each.node.path}/Role/DefaultPolicy/Resource" for each in machines}
+    assert policies
+    found = findings(stack)
+    return {rule for rule, path in found if path not in policies or not VERSIONS.fullmatch(rule)}
 
 
 def test_neither_a_customers_key_nor_monitoring_adds_a_finding(

@@ -22,7 +22,7 @@ from tests.unit.cdk.conftest import NewApp
 from tests.unit.cdk.guard_forms import role
 from tests.unit.cdk.template import Json, made, properties, short, statements, template_of
 
-STATISTICS = {
+STATISTICS: dict[str, str] = {
     **dict.fromkeys(("HandOffLatency", "HeldTime", "WaitTime", "PaceWait"), "p95"),
     **dict.fromkeys((MetricName.QUEUE_LENGTH, MetricName.CURRENT_WAIT), "Maximum"),
 }

@@ -95,8 +95,8 @@ def sound(cases: Cases) -> None:
     case, there = cases.case("MachineElsewhere"), Cases(cases.node.root, "Elsewhere")  # type: ignore[arg-type]  # the app
     there.case("There").machine(case.guard())
     case = cases.case("WaitsOnceMore")
-    later = case.step("Later")
-    later.next(guard := case.guard(task=case.work, on_timeout=later))
+    pause = case.step("Later")
+    pause.next(guard := case.guard(task=case.work, on_timeout=pause))
     case.machine(guard.next(asks(case, "again", guard.start_state).otherwise(case.step("Done"))))
 
 
@@ -199,7 +199,8 @@ def unlocked(cases: Cases) -> None:
     for end, only_newest in (("on_timeout", False), ("on_superseded", True)):
         case = cases.case(f"After{end}", f"Guard: {end}: {PAST}")
         later = case.step("Later")
-        guard = case.guard(task=case.work, only_newest=only_newest, **{end: later})
+        way: dict[str, Any] = {"only_newest": only_newest, end: later}
+        guard = case.guard(task=case.work, **way)
         later.next(case.work)
         case.machine(guard)
 

@@ -14,16 +14,10 @@ from fairlock.cdk import LockService, Pace, Waiting
 from fairlock.cdk.guard.guard_arguments import checked_only_newest
 from tests.unit.cdk.conftest import NewApp
 from tests.unit.cdk.guard_forms import Cases, machine, role
-from tests.unit.cdk.template import (
-    EvaluationError,
-    evaluate,
-    flattened,
-    ways_out_unreleased,
-)
+from tests.unit.cdk.template import EvaluationError, Json, evaluate, flattened, ways_out_unreleased
 
 # `only_newest` of a guard: where a superseded one goes, what it asks, and where it is refused.
 
-Json = dict[str, Any]
 WAYS: list[Json] = [
     {"waiting": Waiting.queue()},
     {"waiting": Waiting.poll()},
@@ -133,7 +127,7 @@ def test_it_is_a_call_and_a_wait_in_either_language(user: Stack, locks: LockServ
 
 def test_a_refusal_may_go_elsewhere(user: Stack, locks: LockService) -> None:
     skipped = sfn.Pass.jsonata(user, "Skipped")
-    waits_not = {"max_wait": Duration.seconds(0), "on_too_late": skipped}
+    waits_not: Json = {"max_wait": Duration.seconds(0), "on_too_late": skipped}
     pace = Pace(user, "Skips", service=locks, pace_name="x", rate=(1, MINUTE), **waits_not)
     work = sfn.Pass.jsonata(user, "SkipsWork")
     states = states_of(user, "MachineSkips", pace.next(work))

@@ -17,12 +17,7 @@ from fairlock.cdk.guard.standalone import FUNCTIONS, WAYS_TO_WAIT, guarded_machi
 from fairlock.errors import InvalidRequest
 from tests.unit.cdk.conftest import Asl
 from tests.unit.cdk.guard_forms import FUNCTION, Cases, Form
-from tests.unit.cdk.template import (
-    Scope,
-    definition_of,
-    happy_path,
-    ways_out_unreleased,
-)
+from tests.unit.cdk.template import Scope, definition_of, happy_path, ways_out_unreleased
 
 Json = dict[str, Any]
 ARNS = {name: f"{FUNCTION}:{name.removesuffix('FunctionArn').lower()}" for name in FUNCTIONS}

@@ -96,13 +96,13 @@ class Run:
         assert self.call(release.handler, request)["released"]
 
     def fires(self) -> bool:
-        alarm, period = self.alarm, self.alarm["Period"]
+        alarm, period = self.alarm, float(self.alarm["Period"])
         assert alarm["TreatMissingData"] == "notBreaching"
         assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
         assert alarm["Statistic"] == "Maximum"
-        first = self.clock.monotonic() // period - alarm["EvaluationPeriods"] + 1
+        first: float = self.clock.monotonic() // period - alarm["EvaluationPeriods"] + 1
         breaching = {at // period for at, value in self.data if value >= alarm["Threshold"]}
-        return sum(number >= first for number in breaching) >= alarm["DatapointsToAlarm"]
+        return sum(number >= first for number in breaching) >= int(alarm["DatapointsToAlarm"])
 
     def ask(self, request: Json, *, minutes: float, period_seconds: float) -> list[bool]:
         """Asks again and again; whether the alarm fires, looked at once a minute."""

@@ -102,7 +102,8 @@ def test_a_caller_that_is_to_ask_again_is_told_the_time_and_why() -> None:
 
 
 def test_lease_seconds_have_no_fraction_unless_they_need_one() -> None:
-    for lease_ms, text in ((60_000, "60"), (1_500, "1.5"), (1_001, "1.001"), (43_200_000, "43200")):
+    shown = {60_000: "60", 1_000: "1", 1_500: "1.5", 1_001: "1.001", 43_200_000: "43200"}
+    for lease_ms, text in shown.items():
         answer = acquire_answer(replace(GRANT, lease_ms=lease_ms))
         assert json.dumps(answer["lease_seconds"]) == text
 
@@ -202,9 +203,7 @@ def test_a_large_table_is_told_in_several_answers_and_no_lock_is_lost_or_told_tw
             assert pages(table) == [NAMES[:2], NAMES[2:4], NAMES[4:]]
 
 
-def test_a_list_ends_in_time_although_it_finds_nothing(
-    table: MemoryTable, clock: FakeClock
-) -> None:
+def test_a_list_ends_in_time_though_it_finds_nothing(table: MemoryTable, clock: FakeClock) -> None:
     store = store_over(table, clock)
     for name in NAMES:
         store.release(release("anna", lock_name=name))

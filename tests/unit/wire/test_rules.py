@@ -177,8 +177,9 @@ LEAVES: list[tuple[dict[str, Any], bool, int | None]] = [
     ({"ticket": 7, "queue": False}, True, 7),
     ({"ticket": None, "queue": True}, True, None),
 ]
-NO_TICKETS = ({}, {"ticket": None}, {"entered_at_ms": START_MS}, {"waiting_since_ms": START_MS})
-KEPT: list[tuple[Parser, dict[str, Any], dict[str, object]]] = [
+TIMES = ({"entered_at_ms": START_MS}, {"waiting_since_ms": START_MS})
+NO_TICKETS: list[dict[str, Any]] = [{}, {"ticket": None}, *TIMES]
+KEPT: list[tuple[Parser, dict[str, Any], dict[str, Any]]] = [
     *((parse_acquire, {field: text}, {field: text}) for field, text in TEXTS),
     *((parse_acquire, {field: number}, {field: int(number)}) for field, number in WHOLE),
     *(

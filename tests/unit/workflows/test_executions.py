@@ -218,9 +218,7 @@ def test_a_push_that_the_engine_is_too_busy_for_is_repeated_but_not_for_ever(
 
 
 @every_kind
-def test_without_an_answer_nothing_is_known(
-    kind: Kind, stubbed: Stubbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silence_is_unknown(kind: Kind, stubbed: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     def times_out(**_: object) -> None:
         raise lost_reply()
 
