@@ -30,8 +30,6 @@ from tests.support.memory_tables import item_bytes
 
 _NOT_CHARGED: Final = frozenset({"FilterExpression", "ProjectionExpression"})
 """What of a Query decides what it shows, not what it reads."""
-Seen = Callable[[Key, Item, Item], object]
-"""Called with each write: the key, the item before it and after it; empty if there is none."""
 
 
 def key_of(request: Mapping[str, Any]) -> Key:
@@ -44,12 +42,12 @@ class IndexedTable(MemoryTable):
     """The same table, which knows the items of each partition, and tells of each write.
 
     Attributes:
-        sees: are told of each write, in order.
+        sees: are told of each write: its key, the item before it and after it; empty if none is.
         sizes: the bytes of each item.
         stale: what a Query shows of an item instead: one that a transaction has just written.
     """
 
-    sees: list[Seen] = field(default_factory=list)
+    sees: list[Callable[[Key, Item, Item], object]] = field(default_factory=list)
     sizes: dict[Key, int] = field(default_factory=dict)
     stale: dict[Key, Item] = field(default_factory=dict)
     _partitions: dict[str, dict[Key, Item]] = field(default_factory=dict)

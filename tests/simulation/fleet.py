@@ -25,9 +25,6 @@ from tests.simulation.scenario import HOUR, Control, Scenario
 from tests.simulation.world import World
 from tests.support.weakened import weak
 
-Options = Callable[[World, int], dict[str, Any]]
-"""What a client asks for, by the number of the lock: options of `acquire`."""
-
 
 def one_or_three(_world: World, lock: int) -> dict[str, Any]:
     """A third of the locks lets three in."""
@@ -44,7 +41,7 @@ class Fleet:
         turns: of each process, and of those that replace it, at scale 1.
         think: between two turns, the mean.
         work: under a lock, the mean.
-        options: see above.
+        options: of `acquire`, by the number of the lock.
         writes: the share of turns in which a guarded write is made.
         at_most: for the whole run; None for as long as the turns may take.
         others: further actors, who begin beside the clients.
@@ -57,7 +54,7 @@ class Fleet:
     think: float = 5.0
     work: float = 6.0
     max_wait: float = 240.0
-    options: Options = lambda _world, _lock: {}
+    options: Callable[[World, int], dict[str, Any]] = lambda _world, _lock: {}
     writes: float = 0.5
     starts_within: float = 5.0
     at_most: float | None = None

@@ -19,7 +19,6 @@ from tests.simulation.world import World, running
 from tests.support.weakened import Patch, patched
 
 HOUR: Final = 3_600.0
-Play = Callable[[World], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +61,7 @@ class Scenario:
     title: str
     promise: str
     faults: Faults = field(default_factory=Faults)
-    play: Play
+    play: Callable[[World], None]
     idle_bound: float = math.inf
     controls: tuple[Control, ...] = ()
     scale: float = 0.02
