@@ -192,10 +192,6 @@ def _send_clients(world: World, names: list[str]) -> None:
     send(world, "skipper", count, skip, turns=3 * _TURNS, think=5, lease=10)
 
 
-def _as_named(plan: LocksInOrder[Any]) -> list[str]:
-    return list(plan.names)
-
-
 MIXED: Final = Scenario(
     number=16,
     title="callers of all kinds at the same names",
@@ -217,7 +213,7 @@ MIXED: Final = Scenario(
         Control(
             name="several locks are taken in the order in which they are named",
             breaks="no wait in a circle",
-            patches=((LocksInOrder, "in_order", property(_as_named)),),
+            patches=((LocksInOrder, "in_order", property(lambda plan: list(plan.names))),),
         ),
         Control(
             name="a call that is late goes again on the state it was shown",

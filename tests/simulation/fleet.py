@@ -154,14 +154,6 @@ class _Turns:
 # Scenarios of DynamoDB itself: 6, in which it is down for five minutes; 7, one slow partition.
 
 
-def _ever_longer(attempt: int, **_fields: object) -> float:
-    return 0.1 * 2.0**attempt
-
-
-def _a_minute(budget: RetryBudget, _attempt: int) -> None:
-    budget.clock.wait(60)
-
-
 OUTAGE: Final = Scenario(
     number=6,
     title="DynamoDB answers nothing for 5 minutes under load, and then all ask at once",
@@ -175,7 +167,7 @@ OUTAGE: Final = Scenario(
         Control(
             name="a client pauses for longer and longer while it gets no answer",
             breaks="no lock taken by no one",
-            patches=((acquisition, "retry_seconds", _ever_longer),),
+            patches=((acquisition, "retry_seconds", lambda attempt, **_: 0.1 * 2.0**attempt),),
         ),
     ),
 )
@@ -194,7 +186,7 @@ THROTTLED: Final = Scenario(
         Control(
             name="a request that was throttled is repeated after a minute",
             breaks="no lock taken by no one",
-            patches=((RetryBudget, "pause", _a_minute),),
+            patches=((RetryBudget, "pause", lambda budget, _attempt: budget.clock.wait(60)),),
         ),
     ),
 )

@@ -139,9 +139,9 @@ def run(
         if not (stops_at_first and world.judge.findings):
             world.require_accounts()
         world.engine.has_ended = True
-    judge, bill, engine = world.judge, world.database.bill, world.engine
-    charged = sorted(bill.requests.items())
-    engine.trace("bill", f"{charged} {bill.write_units} write units, {bill.read_units} read units")
+    judge, database, engine = world.judge, world.database, world.engine
+    units = f"{database.write_units} write units, {database.read_units} read units"
+    engine.trace("bill", f"{sorted(database.requests.items())} {units}")
     engine.trace("outcomes", f"{sorted(judge.outcomes.items())}")
     return Result(
         number=scenario.number,
@@ -152,8 +152,8 @@ def run(
         cpu_seconds=time.process_time() - cpu_began,
         actors=len(world.sdks),
         virtual_seconds=virtual_seconds,
-        requests=bill.requests.total(),
-        cents=bill.cents,
+        requests=database.requests.total(),
+        cents=database.cents,
         outcomes=dict(sorted(judge.outcomes.items())),
         waits=tuple(judge.waits),
         recovered=dict(sorted(world.recovery.slowest.items())),
