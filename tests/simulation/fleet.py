@@ -105,7 +105,7 @@ class _Turns:
         actor = ClientActor(world, name, lease=fleet.lease)
         machines, random = world.faults.machines, world.random
         if machines.killed:
-            # The turns count as one actor of the world until the last of them: see `_replace`.
+            # The turns count as one actor of the world until the last of them: see `_die`.
             seconds = random.expovariate(machines.killed / HOUR)
             world.engine.after(seconds, self._die, actor)
         if machines.suspended:
