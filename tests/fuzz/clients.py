@@ -84,13 +84,56 @@ class Calls:
 
     random: Random
     table: FaultyTable
+    findings: Findings
+    output: StringIO
+    is_async: bool
     clock: FakeClock = field(default_factory=FakeClock)
     held: list[Any] = field(default_factory=list)
 
-    def settings(self) -> dict[str, Any]:
-        return self._spoilt(_SETTINGS, share=0.05)
+    async def make(self, most: int) -> None:
+        """Makes a client and calls of it, so many in all, and judges each of them."""
+        client = await self._judged("a client", self._client)
+        if client is None:
+            client = self._client(share=0)
+        for _ in range(most - 1):
+            await self._judged(*self._next(client))
+        self.table.will()  # So that it can be closed.
+        closed = client.close()
+        if isawaitable(closed):
+            await closed
 
-    def next(self, client: Any) -> tuple[str, Callable[[], Any]]:  # noqa: ANN401 - either client
+    def _client(self, share: float = 0.05) -> Any:  # noqa: ANN401 - either client
+        settings = self._spoilt(_SETTINGS, share=share)
+        settings.setdefault("heartbeat_every", float("inf"))
+        settings.setdefault("safe_period", 1)
+        if self.is_async:
+            return AsyncLockClient("locks", client=AwaitableTable(self.table), **settings)
+        return LockClient("locks", client=self.table, clock=self.clock, **settings)  # type: ignore[arg-type]  # replaces one
+
+    async def _judged(self, name: str, call: Callable[[], Any | Awaitable[Any]]) -> Any:  # noqa: ANN401 - what the call returned
+        findings, writes, answer = self.findings, self.table.writes, None
+        try:
+            answer = call()
+            if isawaitable(answer):
+                answer = await answer
+            elif isinstance(answer, Iterator):
+                answer = list(answer)
+            elif isinstance(answer, AsyncIterator):
+                answer = [each async for each in answer]
+        except Exception as error:  # noqa: BLE001 - to judge them is the purpose
+            findings.judge_error(error, name)
+            if isinstance(error, InvalidRequest) and self.table.writes != writes:
+                findings.add(kinds.WRITES, f"{name} -> {error}")
+        else:
+            findings.outcomes["returned"] += 1
+            if isinstance(answer, Lock) or hasattr(answer, "fencing_token"):
+                self.held = [*self.held[-5:], answer]
+            if leaks(repr(answer)):
+                findings.add(kinds.SHOWN, f"{name} -> {answer!r}")
+        findings.judge_output(self.output, name)
+        return answer
+
+    def _next(self, client: Any) -> tuple[str, Callable[[], Any]]:  # noqa: ANN401 - either client
         """A call's name, and the call."""
         self.clock.advance(self.random.choice((0, 0, 1, 30)))
         if self.held and self.random.random() < 0.5:
@@ -189,11 +232,10 @@ async def _fuzz(calls: int, seed: int) -> Findings:
     random, findings = Random(seed), Findings()  # noqa: S311 - it is to be repeatable
     with _environment() as output:
         for number in range(0, calls, _CALLS_PER_CLIENT):
-            made = Calls(random, failing_table(random))
-            _fill(made.table.inner, made.clock)
-            most = min(_CALLS_PER_CLIENT, calls - number)
             is_async = number // _CALLS_PER_CLIENT % 5 == 4
-            await _use_a_client(findings, made, output, most=most, is_async=is_async)
+            made = Calls(random, failing_table(random), findings, output, is_async)
+            _fill(made.table.inner, made.clock)
+            await made.make(min(_CALLS_PER_CLIENT, calls - number))
     return findings
 
 
@@ -202,61 +244,6 @@ def _fill(table: MemoryTable, clock: FakeClock) -> None:
     for number, name in enumerate(LOCKS[:2]):
         request = acquire("x", lock_name=name, owner_id=f"{MARK * 4}-foreign-{number}", limit=2)
         store_over(table, clock).acquire(request)
-
-
-async def _use_a_client(
-    findings: Findings, made: Calls, output: StringIO, *, most: int, is_async: bool
-) -> None:
-    client = await _call(findings, made, output, "a client", lambda: _client(made, is_async))
-    for _ in range(most - 1):
-        if client is None:
-            client = _client(made, is_async, valid=True)
-        name, call = made.next(client)
-        await _call(findings, made, output, name, call)
-    if client is not None:
-        made.table.will()  # So that it can be closed.
-        closed = client.close()
-        if isawaitable(closed):
-            await closed
-
-
-def _client(made: Calls, is_async: bool, *, valid: bool = False) -> Any:  # noqa: ANN401, FBT001 - either client
-    settings = dict(_SETTINGS) if valid else made.settings()
-    settings.setdefault("heartbeat_every", float("inf"))
-    settings.setdefault("safe_period", 1)
-    if is_async:
-        return AsyncLockClient("locks", client=AwaitableTable(made.table), **settings)
-    return LockClient("locks", client=made.table, clock=made.clock, **settings)  # type: ignore[arg-type]  # replaces one
-
-
-async def _call(
-    findings: Findings,
-    made: Calls,
-    output: StringIO,
-    name: str,
-    call: Callable[[], Any | Awaitable[Any]],
-) -> Any:  # noqa: ANN401 - what the call returned
-    writes, answer = made.table.writes, None
-    try:
-        answer = call()
-        if isawaitable(answer):
-            answer = await answer
-        elif isinstance(answer, Iterator):
-            answer = list(answer)
-        elif isinstance(answer, AsyncIterator):
-            answer = [each async for each in answer]
-    except Exception as error:  # noqa: BLE001 - to judge them is the purpose
-        findings.judge_error(error, name)
-        if isinstance(error, InvalidRequest) and made.table.writes != writes:
-            findings.add(kinds.WRITES, f"{name} -> {error}")
-    else:
-        findings.outcomes["returned"] += 1
-        if isinstance(answer, Lock) or hasattr(answer, "fencing_token"):
-            made.held = [*made.held[-5:], answer]
-        if leaks(repr(answer)):
-            findings.add(kinds.SHOWN, f"{name} -> {answer!r}")
-    findings.judge_output(output, name)
-    return answer
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -37,6 +36,7 @@ from tests.simulation.world import World
 # is killed, an event is lost, a push does not arrive, a reply is late, an execution is stopped. A
 # smaller run is a part of the day, with as many fewer names.
 
+_DAY: Final = 86_400.0
 _SWEEP_SECONDS: Final = 300.0
 _LATE_SECONDS: Final = 7_200.0
 
@@ -69,26 +69,23 @@ class TimeToLive:
         self._world.engine.after(_SWEEP_SECONDS, self._sweep)
 
 
-_LOAD: Final = Load(
-    executions=1_000_000,
-    names=100_000,
-    exponent=0.9,
-    seconds=86_400.0,
-    work_seconds=0.4,
-    forms={"queue": 8, "kept alive": 1, "poll": 1},
-    failing=0.02,
-    stopped=0.01,
-    stopped_within=2.0,
-    redriven=0.1,
-    redriven_within=30.0,
-    frees_all=False,
-)
-
-
 def _play(world: World) -> None:
     account = Account(world)
     TimeToLive(world)
-    replace(_LOAD, seconds=_LOAD.seconds * world.scale).happen(account)
+    Load(
+        executions=1_000_000,
+        names=100_000,
+        exponent=0.9,
+        seconds=_DAY * world.scale,
+        work_seconds=0.4,
+        forms={"queue": 8, "kept alive": 1, "poll": 1},
+        failing=0.02,
+        stopped=0.01,
+        stopped_within=2.0,
+        redriven=0.1,
+        redriven_within=30.0,
+        frees_all=False,
+    ).happen(account)
     require_no_dead_letter(account)
 
 
@@ -195,10 +192,6 @@ def _send_clients(world: World, names: list[str]) -> None:
     send(world, "skipper", count, skip, turns=3 * _TURNS, think=5, lease=10)
 
 
-def _as_named(plan: LocksInOrder[Any]) -> list[str]:
-    return list(plan.names)
-
-
 MIXED: Final = Scenario(
     number=16,
     title="callers of all kinds at the same names",
@@ -220,7 +213,7 @@ MIXED: Final = Scenario(
         Control(
             name="several locks are taken in the order in which they are named",
             breaks="no wait in a circle",
-            patches=((LocksInOrder, "in_order", property(_as_named)),),
+            patches=((LocksInOrder, "in_order", property(lambda plan: list(plan.names))),),
         ),
         Control(
             name="a call that is late goes again on the state it was shown",
@@ -233,7 +226,6 @@ MIXED: Final = Scenario(
 
 # Scenario 20: all faults together, for a simulated month.
 
-_DAY: Final = 86_400.0
 _DAYS: Final = 30
 _MONTH_ACTIONS: Final = 60
 

@@ -30,8 +30,6 @@ from tests.support.memory_tables import item_bytes
 
 _NOT_CHARGED: Final = frozenset({"FilterExpression", "ProjectionExpression"})
 """What of a Query decides what it shows, not what it reads."""
-Seen = Callable[[Key, Item, Item], object]
-"""Called with each write: the key, the item before it and after it; empty if there is none."""
 
 
 def key_of(request: Mapping[str, Any]) -> Key:
@@ -44,12 +42,12 @@ class IndexedTable(MemoryTable):
     """The same table, which knows the items of each partition, and tells of each write.
 
     Attributes:
-        sees: are told of each write, in order.
+        sees: are told of each write: its key, the item before it and after it; empty if none is.
         sizes: the bytes of each item.
         stale: what a Query shows of an item instead: one that a transaction has just written.
     """
 
-    sees: list[Seen] = field(default_factory=list)
+    sees: list[Callable[[Key, Item, Item], object]] = field(default_factory=list)
     sizes: dict[Key, int] = field(default_factory=dict)
     stale: dict[Key, Item] = field(default_factory=dict)
     _partitions: dict[str, dict[Key, Item]] = field(default_factory=dict)
@@ -108,36 +106,28 @@ Reply = Callable[[Answer, float], object]
 """Takes an answer, and the seconds until it may leave."""
 
 
-@dataclass
-class Bill:
-    """What DynamoDB has done, and charges for.
+class DynamoDb:
+    """One table, as its front ends serve it.
 
     Attributes:
-        requests: by their names, refused ones included.
+        requests: what it has done, refused requests included.
         write_units: of all writes, false conditions included.
+        out_until: until then it answers nothing.
     """
 
-    requests: Counter[str] = field(default_factory=Counter)
-    write_units: int = 0
-    read_units: int = 0
+    def __init__(self, engine: Engine, network: Network, database: Database) -> None:
+        self._engine, self._network, self._database = engine, network, database
+        self.table = IndexedTable()
+        self.requests = Counter[str]()
+        self.write_units = self.read_units = 0
+        self._in_transaction: Counter[Key] = Counter()
+        self.scale(1)
+        self.out_until = -math.inf
 
     @property
     def cents(self) -> float:
         """What is charged for an on-demand table in us-east-1."""
         return 100 * (self.write_units * WRITE_DOLLARS + self.read_units * READ_DOLLARS)
-
-
-class DynamoDb:
-    """One table, as its front ends serve it."""
-
-    def __init__(self, engine: Engine, network: Network, database: Database) -> None:
-        self._engine, self._network, self._database = engine, network, database
-        self.table = IndexedTable()
-        self.bill = Bill()
-        self._in_transaction: Counter[Key] = Counter()
-        self.scale(1)
-        self.out_until = -math.inf
-        """Until then it answers nothing."""
 
     def scale(self, scale: float) -> None:
         """Gives each partition only this share of its units a second.
@@ -169,7 +159,7 @@ class DynamoDb:
         if name == "transact_write_items":
             self._transact(request, reply)
         else:
-            self.bill.requests[name] += 1
+            self.requests[name] += 1
             reply(self._answer(name, request), 0.0)
 
     def _answer(self, name: str, request: Mapping[str, Any]) -> Answer:
@@ -192,7 +182,7 @@ class DynamoDb:
         elif any(self._in_transaction[key_of(write)] for write in writes):
             refused = _CONFLICT
         if refused:
-            self.bill.requests[name] += 1
+            self.requests[name] += 1
             reply(self._refused(name, request, refused), 0.0)
             return
         for write in writes:
@@ -210,10 +200,10 @@ class DynamoDb:
         keys = [key_of(write) for write in writes]
         before = {key: self.table.items.get(key, {}) for key in keys}
         units = [self.table.units(write) for write in writes]
-        self.bill.requests["transact_write_items"] += 1
+        self.requests["transact_write_items"] += 1
         answer = self._dated("transact_write_items", request)
         for key, write, old in zip(keys, writes, units, strict=True):
-            self.bill.write_units += 2 * max(old, self.table.units(write))
+            self.write_units += 2 * max(old, self.table.units(write))
             self._in_transaction[key] -= 1
             if not self._in_transaction[key]:
                 del self._in_transaction[key]
@@ -234,14 +224,14 @@ class DynamoDb:
             if not self._has_units("w", request, before):
                 return self._refused(name, request, _THROTTLED)
             answer = self._dated(name, request)
-            self.bill.write_units += max(before, self.table.units(request))
+            self.write_units += max(before, self.table.units(request))
             return answer
         if not self._has_units("r", request, 1):
             return self._refused(name, request, _THROTTLED)
         answer = self._dated(name, request)
         read = 0 if isinstance(answer, ClientError) else answer.pop("BytesRead", None)
         size = self.table.sizes.get(key_of(request), 0) if read is None else read
-        self.bill.read_units += max(1, -(-size // _UNIT_BYTES))
+        self.read_units += max(1, -(-size // _UNIT_BYTES))
         return answer
 
     def _dated(self, name: str, request: Mapping[str, Any]) -> Answer:

@@ -90,6 +90,10 @@ class _Message:
     number: int = 0
     is_gone: bool = False
 
+    @property
+    def receipt(self) -> str:
+        return f"{self.ident}.{self.receipts}"
+
 
 class Queue:
     """The reaper's queue, its dead-letter queue, and the mapping that invokes the function.
@@ -172,14 +176,14 @@ class Queue:
             batch.append(message)
         for message in batch:
             self._show(message, self._visibility)
-            self._in_flight[self._receipt(message)] = message
+            self._in_flight[message.receipt] = message
         return batch
 
     def _invoke(self, batch: list[_Message], until: float) -> None:
         records = [
             {
                 "messageId": str(message.ident),
-                "receiptHandle": self._receipt(message),
+                "receiptHandle": message.receipt,
                 "body": message.body,
                 "attributes": {"ApproximateReceiveCount": str(message.receipts)},
                 "messageAttributes": {},
@@ -220,10 +224,6 @@ class Queue:
         message.is_gone = True
         self._left -= 1
 
-    @staticmethod
-    def _receipt(message: _Message) -> str:
-        return f"{message.ident}.{message.receipts}"
-
 
 class SqsClient:
     """A client of boto3 for the queue."""
@@ -231,21 +231,13 @@ class SqsClient:
     def __init__(self, engine: Engine, queue: Queue) -> None:
         self._engine, self._queue = engine, queue
 
-    def send_message(self, *, QueueUrl: str, MessageBody: str, DelaySeconds: int) -> Json:  # noqa: N803 - boto3's names
-        del QueueUrl
-        json.loads(MessageBody)
+    def send_message(self, **request: Any) -> Json:  # noqa: ANN401 - as boto3 takes it
+        json.loads(request["MessageBody"])
         self._engine.wait(_REQUEST_SECONDS)
-        self._queue.send(MessageBody, DelaySeconds)
+        self._queue.send(request["MessageBody"], request["DelaySeconds"])
         return {}
 
-    def change_message_visibility(
-        self,
-        *,
-        QueueUrl: str,  # noqa: N803 - boto3's names
-        ReceiptHandle: str,  # noqa: N803
-        VisibilityTimeout: int,  # noqa: N803
-    ) -> Json:
-        del QueueUrl
+    def change_message_visibility(self, **request: Any) -> Json:  # noqa: ANN401 - as boto3 takes it
         self._engine.wait(_REQUEST_SECONDS)
-        self._queue.hide(ReceiptHandle, VisibilityTimeout)
+        self._queue.hide(request["ReceiptHandle"], request["VisibilityTimeout"])
         return {}

@@ -25,9 +25,6 @@ from tests.simulation.scenario import HOUR, Control, Scenario
 from tests.simulation.world import World
 from tests.support.weakened import weak
 
-Options = Callable[[World, int], dict[str, Any]]
-"""What a client asks for, by the number of the lock: options of `acquire`."""
-
 
 def one_or_three(_world: World, lock: int) -> dict[str, Any]:
     """A third of the locks lets three in."""
@@ -44,7 +41,7 @@ class Fleet:
         turns: of each process, and of those that replace it, at scale 1.
         think: between two turns, the mean.
         work: under a lock, the mean.
-        options: see above.
+        options: of `acquire`, by the number of the lock.
         writes: the share of turns in which a guarded write is made.
         at_most: for the whole run; None for as long as the turns may take.
         others: further actors, who begin beside the clients.
@@ -57,7 +54,7 @@ class Fleet:
     think: float = 5.0
     work: float = 6.0
     max_wait: float = 240.0
-    options: Options = lambda _world, _lock: {}
+    options: Callable[[World, int], dict[str, Any]] = lambda _world, _lock: {}
     writes: float = 0.5
     starts_within: float = 5.0
     at_most: float | None = None
@@ -108,7 +105,7 @@ class _Turns:
         actor = ClientActor(world, name, lease=fleet.lease)
         machines, random = world.faults.machines, world.random
         if machines.killed:
-            # The turns count as one actor of the world until the last of them: see `_replace`.
+            # The turns count as one actor of the world until the last of them: see `_die`.
             seconds = random.expovariate(machines.killed / HOUR)
             world.engine.after(seconds, self._die, actor)
         if machines.suspended:
@@ -157,14 +154,6 @@ class _Turns:
 # Scenarios of DynamoDB itself: 6, in which it is down for five minutes; 7, one slow partition.
 
 
-def _ever_longer(attempt: int, **_fields: object) -> float:
-    return 0.1 * 2.0**attempt
-
-
-def _a_minute(budget: RetryBudget, _attempt: int) -> None:
-    budget.clock.wait(60)
-
-
 OUTAGE: Final = Scenario(
     number=6,
     title="DynamoDB answers nothing for 5 minutes under load, and then all ask at once",
@@ -178,7 +167,7 @@ OUTAGE: Final = Scenario(
         Control(
             name="a client pauses for longer and longer while it gets no answer",
             breaks="no lock taken by no one",
-            patches=((acquisition, "retry_seconds", _ever_longer),),
+            patches=((acquisition, "retry_seconds", lambda attempt, **_: 0.1 * 2.0**attempt),),
         ),
     ),
 )
@@ -197,7 +186,7 @@ THROTTLED: Final = Scenario(
         Control(
             name="a request that was throttled is repeated after a minute",
             breaks="no lock taken by no one",
-            patches=((RetryBudget, "pause", _a_minute),),
+            patches=((RetryBudget, "pause", lambda budget, _attempt: budget.clock.wait(60)),),
         ),
     ),
 )

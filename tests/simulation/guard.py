@@ -16,7 +16,7 @@ from tests.simulation.engine import QUOTAS, Engine
 from tests.simulation.events import EventBus, Queue, SqsClient
 from tests.simulation.functions import Done, Functions, Json, Outcome
 from tests.simulation.judge import Belief, Judge
-from tests.simulation.states import Execution, Flow, Watcher
+from tests.simulation.states import Execution, Flow
 from tests.simulation.stepfunctions import StepFunctions, StepFunctionsClient
 from tests.simulation.versions import machine, recorded
 from tests.simulation.world import World
@@ -90,8 +90,8 @@ class _Acquisition:
     belief: Belief | None = None
 
 
-class GuardWatcher(Watcher):
-    """Tells the judge what an execution believes; calls `ended` when that is over."""
+class GuardWatcher:
+    """Is told what an execution does, and tells the judge what it believes; `ended` comes last."""
 
     def __init__(
         self, account: Account, name: str, ended: Callable[[Execution, str], object]

@@ -119,7 +119,6 @@ PERMITS: Final = Scenario(
     faults=Faults(database=Database(partitions=1)),
     play=_play,
     idle_bound=BOUND_SECONDS,
-    scale=0.02,
     scale_of_tests=0.01,
     seeds=4,
     controls=(

@@ -19,7 +19,6 @@ from tests.simulation.world import World, running
 from tests.support.weakened import Patch, patched
 
 HOUR: Final = 3_600.0
-Play = Callable[[World], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +61,7 @@ class Scenario:
     title: str
     promise: str
     faults: Faults = field(default_factory=Faults)
-    play: Play
+    play: Callable[[World], None]
     idle_bound: float = math.inf
     controls: tuple[Control, ...] = ()
     scale: float = 0.02
@@ -140,9 +139,9 @@ def run(
         if not (stops_at_first and world.judge.findings):
             world.require_accounts()
         world.engine.has_ended = True
-    judge, bill, engine = world.judge, world.database.bill, world.engine
-    charged = sorted(bill.requests.items())
-    engine.trace("bill", f"{charged} {bill.write_units} write units, {bill.read_units} read units")
+    judge, database, engine = world.judge, world.database, world.engine
+    units = f"{database.write_units} write units, {database.read_units} read units"
+    engine.trace("bill", f"{sorted(database.requests.items())} {units}")
     engine.trace("outcomes", f"{sorted(judge.outcomes.items())}")
     return Result(
         number=scenario.number,
@@ -153,8 +152,8 @@ def run(
         cpu_seconds=time.process_time() - cpu_began,
         actors=len(world.sdks),
         virtual_seconds=virtual_seconds,
-        requests=bill.requests.total(),
-        cents=bill.cents,
+        requests=database.requests.total(),
+        cents=database.cents,
         outcomes=dict(sorted(judge.outcomes.items())),
         waits=tuple(judge.waits),
         recovered=dict(sorted(world.recovery.slowest.items())),

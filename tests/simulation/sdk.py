@@ -134,10 +134,11 @@ class Wire:
 
     def require_accounts(self, judge: Judge, sent: int) -> None:
         """Every request that was sent was served or lost, and DynamoDB has charged the same."""
-        promise, faults, charged = "every request accounted", self.engine.faults, self.database.bill
-        for name in sorted({*self.served, *charged.requests}):
-            what = f"{name}: served {self.served[name]}, charged {charged.requests[name]}"
-            judge.require(promise, self.served[name] == charged.requests[name], what)
+        promise, faults = "every request accounted", self.engine.faults
+        charged = self.database.requests
+        for name in sorted({*self.served, *charged}):
+            what = f"{name}: served {self.served[name]}, charged {charged[name]}"
+            judge.require(promise, self.served[name] == charged[name], what)
         unsent = self.stalled + faults["no answer in an outage"] + faults["lost requests"]
         arriving = sent - unsent + faults["late copies"]
         told = self.served.total() + self.on_the_way

@@ -23,33 +23,10 @@ from typing import Any, Final
 from jsonata.jsonata import Jsonata  # type: ignore[import-untyped]  # it ships no types
 
 from tests.simulation.engine import Engine
-from tests.simulation.functions import Done, Json, Outcome
+from tests.simulation.functions import Json, Outcome
 
-Invoke = Callable[[str, Json, Done], object]
 _NOT_IN_ALL: Final = ("States.DataLimitExceeded", "States.Runtime")
 _DISPATCH_SECONDS: Final = 0.015
-
-
-class Watcher:
-    """Is told what an execution does and believes."""
-
-    def calls(self, flow: Flow, function: str, payload: Json) -> None:
-        """It invokes a function."""
-
-    def answers(self, flow: Flow, function: str, outcome: Outcome) -> None:
-        """A function that it has invoked has come to its end."""
-
-    def completes(self, result: Any) -> None:  # noqa: ANN401 - any JSON
-        """A state has its result."""
-
-    def stopped(self, flow: Flow) -> None:
-        """A branch or an iteration was stopped, and the execution goes on."""
-
-    def raises(self, flow: Flow, error: str) -> None:
-        """A state has failed; perhaps it is repeated."""
-
-    def ended(self, execution: Execution, status: str, error: str) -> None:
-        """It is over."""
 
 
 # The JSONata of the guard's states, as the package `jsonata-python` evaluates it.
@@ -108,6 +85,7 @@ class Execution:
 
     Attributes:
         service: the `StepFunctions` that runs it.
+        watcher: is told what it does, as a `GuardWatcher`.
         status: as DescribeExecution says it.
         stopped_at: when it ended last, in seconds of AWS's time.
     """
@@ -115,7 +93,7 @@ class Execution:
     service: Any
     arn: str
     machine: Json
-    watcher: Watcher
+    watcher: Any
     status: str = "RUNNING"
     redrives: int = 0
     stopped_at: float | None = None

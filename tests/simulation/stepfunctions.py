@@ -18,14 +18,13 @@ from typing import Final
 from uuid import UUID
 
 from tests.simulation.engine import Bucket, Engine, Quota
-from tests.simulation.functions import PLACE, Json
-from tests.simulation.states import Execution, Flow, Invoke, Watcher
+from tests.simulation.functions import PLACE, Done, Json
+from tests.simulation.states import Execution, Flow
 from tests.support.faulty_table import refusal
 
 _ENTRY_SECONDS: Final = 0.02
 _REQUEST_SECONDS: Final = 0.012
 _MOST_SENDINGS: Final = 3
-Publish = Callable[[Json], object]
 
 
 class StepFunctions:
@@ -41,8 +40,8 @@ class StepFunctions:
         self,
         engine: Engine,
         quotas: dict[str, Quota],
-        functions: Invoke,
-        publish: Publish,
+        functions: Callable[[str, Json, Done], object],
+        publish: Callable[[Json], object],
         lost_pushes: float = 0.0,
     ) -> None:
         self.engine, self.functions, self._publish = engine, functions, publish
@@ -59,7 +58,7 @@ class StepFunctions:
         }
 
     def start(
-        self, machine_name: str, machine: Json, name: str, given: Json, watcher: Watcher
+        self, machine_name: str, machine: Json, name: str, given: Json, watcher: object
     ) -> Execution:
         """Starts an execution, as soon as the quota lets its caller."""
         arn = f"arn:aws:states:{PLACE}:execution:{machine_name.replace(' ', '-')}:{name}"

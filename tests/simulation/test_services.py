@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 from botocore.exceptions import ClientError
@@ -17,7 +18,6 @@ from tests.simulation.events import EventBus, Queue
 from tests.simulation.faults import EventFaults, Faults
 from tests.simulation.functions import TIMEOUT_SECONDS, Functions, Json, Outcome
 from tests.simulation.guard import Account
-from tests.simulation.states import Execution, Watcher
 from tests.simulation.stepfunctions import StepFunctions
 from tests.simulation.versions import EARLIER, KEEP_ALIVE_SECONDS, TODAY, earlier, machine, recorded
 from tests.simulation.world import World, running
@@ -28,7 +28,7 @@ DETAIL = {"executionArn": "arn:1", "status": "TIMED_OUT", "redriveCount": 0, "st
 @pytest.fixture
 def world() -> Iterator[World]:
     with running(1):
-        yield World(seed=1, faults=Faults(), scale=1, idle_bound=1)
+        yield World(seed=1, faults=Faults(), scale=1, idle_bound=100)
 
 
 class Reaper:
@@ -133,16 +133,6 @@ def test_a_function_that_takes_too_long_is_ended_and_its_process_is_gone(world: 
     assert functions.counts["cold"] == 2
 
 
-class Notes(Watcher):
-    """Notes how executions end."""
-
-    def __init__(self) -> None:
-        self.ends: list[tuple[str, str]] = []
-
-    def ended(self, _execution: Execution, status: str, error: str) -> None:
-        self.ends.append((status, error))
-
-
 def test_a_redriven_execution_enters_the_state_again_that_was_interrupted() -> None:
     with running(1):
         engine, called = Engine(1), Counter[str]()
@@ -159,8 +149,8 @@ def test_a_redriven_execution_enters_the_state_again_that_was_interrupted() -> N
                 engine.after(5.0, done, Outcome(answer={}))
 
         service = StepFunctions(engine, QUOTAS, functions, lambda _detail: None)
-        notes = Notes()
-        run = service.start("queue", machine("queue"), "a", {"lock": "x"}, notes)
+        watcher = Mock()
+        run = service.start("queue", machine("queue"), "a", {"lock": "x"}, watcher)
         engine.run(engine.now + 3)
         run.end("ABORTED")
         assert service.describe(run.arn)["status"] == "ABORTED"
@@ -168,7 +158,7 @@ def test_a_redriven_execution_enters_the_state_again_that_was_interrupted() -> N
         assert run.context["Execution"]["RedriveCount"] == 1
         engine.run(engine.now + 60)
     assert called == {"acquire": 1, "work": 2, "release": 1}
-    assert notes.ends == [("ABORTED", ""), ("SUCCEEDED", "")]
+    assert watcher.ended.mock_calls == [call(run, "ABORTED", ""), call(run, "SUCCEEDED", "")]
 
 
 def test_a_task_token_that_has_timed_out_is_refused() -> None:
@@ -179,7 +169,7 @@ def test_a_task_token_that_has_timed_out_is_refused() -> None:
         lambda _name, payload, _done: tokens.append(payload["task_token"]),
         lambda _detail: None,
     )
-    service.start("queue", machine("queue"), "a", {"lock": "x"}, Notes())
+    service.start("queue", machine("queue"), "a", {"lock": "x"}, Mock())
     engine.run(engine.now + 305)
     assert len(tokens) == 2
     with pytest.raises(ClientError, match="TaskTimedOut"):
@@ -189,12 +179,10 @@ def test_a_task_token_that_has_timed_out_is_refused() -> None:
     service.complete(tokens[1], {}, "", "")
 
 
-def test_a_heartbeat_is_sent_once_an_interval_and_ends_with_the_release() -> None:
-    with running(1):
-        world = World(seed=1, faults=Faults(), scale=1, idle_bound=100)
-        account = Account(world)
-        account.start("a", {"lock": "x", "work": 5 * KEEP_ALIVE_SECONDS - 5.0}, form="kept alive")
-        world.run(at_most=1_000)
+def test_a_heartbeat_is_sent_once_an_interval_and_ends_with_the_release(world: World) -> None:
+    account = Account(world)
+    account.start("a", {"lock": "x", "work": 5 * KEEP_ALIVE_SECONDS - 5.0}, form="kept alive")
+    world.run(at_most=1_000)
     assert account.functions.counts["heartbeat"] == 5
     assert world.judge.outcomes == {"granted": 1, "succeeded": 1}
     assert world.seconds < 5 * KEEP_ALIVE_SECONDS

@@ -14,11 +14,6 @@ from tests.simulation.states import Execution
 from tests.simulation.versions import machine
 from tests.simulation.world import World
 
-Given = Callable[[int], Json]
-"""The input of the execution with this number."""
-Machines = Callable[[World, str], Json]
-"""The machine of an execution that starts now, by the form of its guard."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
@@ -31,7 +26,7 @@ class Load:
         seconds: within which they start.
         work_seconds: mean of the work, which is exponential.
         forms: of guards, each with its weight.
-        machines: see there.
+        machines: that of an execution which starts now, by the form of its guard.
         failing: executions whose work fails.
         stopped: executions that are stopped, at random within `stopped_within` of their start.
         redriven: executions that were stopped and are redriven, within `redriven_within` of that.
@@ -45,7 +40,7 @@ class Load:
     seconds: float = 1_800.0
     work_seconds: float
     forms: Mapping[str, float]
-    machines: Machines = lambda _world, form: machine(form)
+    machines: Callable[[World, str], Json] = lambda _world, form: machine(form)
     failing: float = 0.05
     stopped: float = 0.0
     stopped_within: float = 60.0
@@ -164,13 +159,13 @@ def wait_until_idle(account: Account, *, from_seconds: float) -> None:
 def start_all(
     account: Account,
     moments: list[float],
-    given: Given,
+    given: Callable[[int], Json],
     *,
     form: str,
     definition: Json | None = None,
     ended: list[float] | None = None,
 ) -> None:
-    """Starts an execution at each of these moments, in seconds from the beginning.
+    """Starts an execution at each of these moments, in seconds from the beginning, with its input.
 
     They have the machine with that form, or another one of this definition. The moments at which
     they end are added to `ended`.
