@@ -50,6 +50,8 @@ CASES: Final[list[tuple[str, dict[str, Any], str]]] = [
     ("set_limit", {**LIMIT, "limit": 101}, "limit: must be a whole number from 1 to 100"),
     ("set_limit", {**LIMIT, "limit": True}, "limit: must be a whole number"),
     ("set_limit", {**LIMIT, "reason": ""}, "reason: must tell why"),
+    ("pause", {"name": "a", "reason": ""}, "reason: must tell why"),
+    ("resume", {"name": "a", "reason": ""}, "reason: must tell why"),
     ("set_limit", {**LIMIT, "requested_by": "a\nb"}, "requested_by: must tell who"),
     ("set_limit", {**LIMIT, "name": ""}, "name: "),
     ("empty_queue", {"name": ""}, "name: "),

@@ -171,7 +171,7 @@ def test_no_one_but_the_rule_and_the_reap_function_may_send(deployed: Deployed, 
     ]
 
 
-def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_it(own: Stack) -> None:
+def test_a_region_without_loop_detection_can_be_deployed_to(own: Stack) -> None:
     """Lambda developer guide, "Recursive loop detection", "Supported AWS Regions".
 
     Lambda would stop it after about 16 rounds; its own bound is `MOST_ROUNDS`.
@@ -184,7 +184,9 @@ def test_whether_the_reaper_may_loop_can_be_set_for_a_region_without_it(own: Sta
         assert [each["RecursiveLoop"] for each in functions if "RecursiveLoop" in each] == loops
 
 
-def test_fifty_functions_take_ten_messages_each_and_tell_which_failed(lock_template: Json) -> None:
+def test_at_most_fifty_functions_take_ten_messages_each_and_tell_which_failed(
+    lock_template: Json,
+) -> None:
     [mapping] = properties(lock_template, "AWS::Lambda::EventSourceMapping")
     assert short(mapping) == {
         "BatchSize": 10,

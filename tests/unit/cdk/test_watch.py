@@ -206,7 +206,7 @@ def may_send(policy: str, rule: str | None, *, principal: str = "") -> bool:
     return bool(evaluate_resource_policy(document, request, service=service).decision == "Allow")
 
 
-def test_no_forged_rule_and_no_principal_can_tell_the_reaper_anything(own: Stack) -> None:
+def test_no_forged_rule_and_no_other_principal_can_tell_the_reaper_anything(own: Stack) -> None:
     """Else a caller that may make a rule could free the lock of an execution that runs."""
     LockService(own, "Locks").watch(*machines(own, 8))
     queue = policy_of_the_queue(own)

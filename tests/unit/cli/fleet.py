@@ -207,7 +207,8 @@ class ForkedProcess:
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
-            self._server.settimeout(timeout)
+            # Not by the socket's timeout: what is read after that is an error.
+            assert select.select([self._server], [], [], timeout)[0], "it has not ended"
             with self._server, self._told:
                 self.returncode = int(self._told.readline())
         return self.returncode

@@ -114,8 +114,10 @@ def test_a_signal_that_is_ignored_from_the_start_stays_ignored(fleet: Fleet) -> 
 
 def test_what_a_failed_test_leaves_running_is_ended(fleet: Fleet) -> None:
     ignore = "trap '' TERM INT; echo $$ > pid; touch ready; while :; do sleep 0.05; done"
-    fleet.started("run left -- sh -c", ignore)
+    process = fleet.started("run left -- sh -c", ignore)
     assert fleet.runs("pid")
+    with pytest.raises(AssertionError, match="it has not ended"):
+        process.wait(0.01)
     fleet.end()
     until(lambda: not fleet.runs("pid"))
 

@@ -203,7 +203,7 @@ KEPT: list[tuple[Parser, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("parse", "fields", "kept"), KEPT)
-def test_what_is_on_the_boundary_is_kept_by_its_meaning(
+def test_what_a_request_means_is_kept(
     parse: Parser, fields: dict[str, Any], kept: dict[str, object]
 ) -> None:
     request = parse({**NAMED, **fields})
