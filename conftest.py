@@ -31,6 +31,9 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PAT
 # Else each synthesis validates its templates, which doubles its time. cfn-lint reads them in tests,
 # and what tests/packaging/test_app.py starts validates as for users.
 os.environ["CDK_VALIDATION"] = "false"
+# No other test may use a profile of yours, or fail because your configuration lacks it.
+if not os.environ.get("FAIRLOCK_AWS_SMOKE_TEST"):
+    os.environ.pop("AWS_PROFILE", None)
 
 
 def _read_the_models_of_aws_once() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
+from botocore.exceptions import ClientError
 
 from fairlock import ClientUnusable, LockStoreUnavailable, LockWaitTimeout
 from fairlock.clock import FRONT_END_MS
@@ -185,6 +186,23 @@ async def test_a_grant_with_a_lost_reply_is_given_back_if_no_one_waits_for_it(wo
     world.table.before = lambda *_: setattr(world.table, "loses_replies", next(losses, False))
     with pytest.raises(LockStoreUnavailable):
         await done(world.client().try_acquire("a"))
+    assert world.table.state("a").held == 0
+
+
+async def test_a_try_that_lands_after_its_caller_has_given_it_up_is_refused(world: World) -> None:
+    """Else it would be granted to no one, until its lease ends."""
+    late: list[dict[str, Any]] = []
+
+    def hold_back(_name: str, arguments: dict[str, Any]) -> None:
+        world.table.before = None
+        late.append(arguments)
+        raise lost_reply()
+
+    world.table.before = hold_back
+    with pytest.raises(LockStoreUnavailable):
+        await done(world.client().try_acquire("a"))
+    with pytest.raises(ClientError, match="ConditionalCheckFailed"):
+        world.table.update_item(**late[0])
     assert world.table.state("a").held == 0
 
 
