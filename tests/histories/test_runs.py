@@ -34,7 +34,7 @@ from tests.support import TABLE
 from tests.support.weakened import patched, weak
 
 HISTORIES = int(os.environ.get("HISTORIES", "1"))
-ROUNDS = 15
+ROUNDS = 30
 """On a busy machine, on which calls overlap less, the first ones may show nothing."""
 _LONGEST_SECONDS: Final = 600
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -57,6 +58,21 @@ HOLDER: Final = DescribedHolder(
 """One whom `describe` has shown."""
 OTHER_DYNAMODB: Final = pytest.StashKey[Any]()
 """A DynamoDB client that `make second-engine` runs tests with, instead of theirs."""
+
+
+def in_a_thread(work: Callable[[], Any]) -> Future[Any]:
+    """What becomes of work in another thread within 30 seconds. The thread may hang."""
+    ended: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            ended.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is told
+            ended.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    wait([ended], 30)
+    return ended
 
 
 def logged_here(caplog: pytest.LogCaptureFixture) -> list[str]:

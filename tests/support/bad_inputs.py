@@ -34,7 +34,7 @@ NO_NUMBERS: Final = (None, True, "60", [60], float("nan"), float("inf"), -float(
 NO_BOOLEANS: Final = (None, 1, "true")
 TIMES: Final = ("entered_at_ms", "waiting_since_ms")
 NO_TIMES: Final = (-1, 0, 1_900_000_000_000.5, 253_402_300_800_000, *NO_NUMBERS)
-"""The last of the numbers is the year 10000."""
+"""253,402,300,800,000 is in the year 10000."""
 
 
 def nested(depth: int) -> dict[str, Any]:

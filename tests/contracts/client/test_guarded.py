@@ -41,7 +41,7 @@ async def test_a_guarded_write_keeps_the_lock_or_ends_it(world: World, *, releas
 
 
 @EACH_WAY
-async def test_a_refusal_as_the_lock_is_gone_is_its_loss(world: World, *, release: bool) -> None:
+async def test_a_refusal_because_the_lock_is_gone_is_a_loss(world: World, *, release: bool) -> None:
     """By its own clock it is held; the table knows better."""
     lock = await a_lock(world)
     world.store().release(ReleaseRequest(lock_name="a", owner_id=lock.owner_id))
@@ -125,7 +125,9 @@ async def test_a_lock_is_renewed_on_after_a_refused_release_with_writes(world: W
     lock.check()
 
 
-async def test_after_a_refused_repeat_of_an_unknown_release_one_succeeds(world: World) -> None:
+async def test_a_release_after_an_unknown_one_with_a_refused_repeat_succeeds(
+    world: World,
+) -> None:
     """It is held in the table, but not renewed; and the first sending may be written yet."""
     lock = await a_lock(world)
     world.table.outage = lost_reply()

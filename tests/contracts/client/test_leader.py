@@ -145,7 +145,7 @@ async def give_away(_world: World, _lock: object, stop: Any) -> None:  # noqa: A
 
 
 @pytest.mark.parametrize("end", [lose, fail, give_away])
-async def test_what_ends_a_term_ends_no_leading(world: World, end: Callable[..., Any]) -> None:
+async def test_a_leader_goes_on_when_a_term_ends(world: World, end: Callable[..., Any]) -> None:
     world.locks = world.another("test", best_effort_release=False)
     terms: list[int] = []
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from fairlock import InvalidRequest, Lock, LockLost, LockWaitTimeout
 from fairlock.testing import FakeLockClient
 from tests.contracts.client.drivers import WAYS, Tasks, World, done, enter, inside
+from tests.support import in_a_thread
 
 WOULD_WAIT = (
     r"^name: must not be 'a' here: this (thread|task) is inside a `with` that holds the lock"
@@ -28,8 +28,7 @@ def locks() -> Iterator[FakeLockClient]:
 
 
 def raised_in_a_thread(work: Callable[[], object]) -> BaseException | None:
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(work).exception(30)
+    return in_a_thread(work).exception(0)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -61,7 +61,7 @@ async def test_a_lock_that_others_hold_is_refused_with_one_request(world: World)
             await done(ben.acquire("a", max_wait=0))
 
 
-async def test_a_waiter_only_reads_but_as_it_joins_and_every_two_minutes(world: World) -> None:
+async def test_a_waiter_only_reads_except_as_it_joins_and_every_two_minutes(world: World) -> None:
     lock = await done(world.client("anna", lease=600, heartbeat_every=math.inf).acquire("a"))
     world.table.requests.clear()
     world.at(300, lock.release)

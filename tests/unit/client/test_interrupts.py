@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
@@ -14,7 +13,7 @@ import pytest
 
 from fairlock import ClientUnusable, Lock, LockClient, LockStoreUnavailable, LockWaitTimeout, locked
 from fairlock.client.reporting import LockEventKind, LockEvents
-from tests.support import Operations, acquire, release, store_over
+from tests.support import Operations, acquire, in_a_thread, release, store_over
 from tests.support.faulty_table import READS, FaultyTable, fault
 from tests.unit.client.conftest import Near
 from tests.unit.client.doubles import Table, TimeLimitError, interrupt
@@ -37,8 +36,8 @@ def is_free(lock: threading.RLock) -> bool:
             lock.release()
         return got
 
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(look).result(30)
+    free: bool = in_a_thread(look).result(0)
+    return free
 
 
 def moments_after_which(attempt: Callable[[int], tuple[bool, bool]]) -> list[int]:
@@ -276,8 +275,7 @@ def test_a_wait_in_another_thread_is_left_to_that_thread(near: Near) -> None:
     def look(name: str, _request: dict[str, Any]) -> None:
         if name == "transact_write_items" and not found:
             remembered = locks._services.unreleased  # noqa: SLF001 - what is remembered is the point
-            with ThreadPoolExecutor(1) as pool:
-                found.append([*pool.submit(remembered.unsettled).result(30)])
+            found.append([*in_a_thread(remembered.unsettled).result(0)])
 
     near.table.before = look
     with suppress(LockWaitTimeout):

@@ -72,7 +72,7 @@ async def later(_lock: object, _reason: object = "") -> None:
 
 
 class Job:
-    """What is no function; and what makes objects that are coroutine functions."""
+    """Is no function; its objects are called like coroutine functions."""
 
     async def __call__(self, _lock: object, _stop: object) -> None: ...
 

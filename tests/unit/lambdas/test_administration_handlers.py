@@ -52,6 +52,14 @@ def test_a_lock_is_described_without_what_proves_ownership(capsys: Output) -> No
     assert unknown == {"found": False, "lock_name": "customer/2"}
 
 
+@pytest.mark.parametrize("limit", [-1, 101])
+def test_a_wrong_or_missing_limit_is_refused_by_the_name_of_its_field(limit: int) -> None:
+    with pytest.raises(InvalidRequest, match=r"^limit: must"):
+        set_limit.handler({"lock_name": "customer/1", "limit": limit, **WHO}, CONTEXT)
+    with pytest.raises(InvalidRequest, match=r"^limit: is required"):
+        set_limit.handler({"lock_name": "customer/1", **WHO}, CONTEXT)
+
+
 def test_a_pause_is_logged_and_counted_and_told_to_all_who_ask(capsys: Output) -> None:
     token = granted()
     paused = {"lock_name": "customer/1", "limit": 0}

@@ -206,7 +206,7 @@ def test_the_second_write_of_a_lower_limit_fails_if_another_came_in_between(
 ) -> None:
     bench.grant("anna", limit=3)
     bench.refuse("carl", limit=lower, over=meanwhile(2, lambda: bench.grant("ben", limit=3)))
-    assert bench.holders() == ["anna"] if lower == 1 else ["anna", "ben"]
+    assert bench.holders() == (["anna"] if lower == 1 else ["anna", "ben"])
 
 
 def test_a_takeover_fails_if_another_came_in_between(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.store.keep_alive import KeepAliveOutcome, why_lost
-from tests.support import LOCK, FakeClock, release
+from tests.support import LOCK, FakeClock, owner, release
 from tests.support.faulty_table import READS, fault, lost_reply, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
@@ -134,6 +134,24 @@ def test_a_heartbeat_that_takes_the_fence_away_keeps_its_lock_from_the_pass_unde
     bench.end()
     answer = bench.reap(client=meanwhile(RELEASE_OF_PASS, lambda: redriven_and_renewed(bench)))
     assert (answer.holders, bench.holders()) == (0, ["anna"])
+
+
+@pytest.mark.parametrize("permits", [1, 2])
+def test_the_pass_that_hands_over_leaves_the_lock_to_a_heartbeat_too(
+    bench: Bench, permits: int
+) -> None:
+    """Ben waits, so the pass reads the queue; with two permits he has no room after it, either."""
+    fields: dict[str, Any] = {}
+    if permits == 2:
+        fields = {"owner_id": owner("anna2"), "limit": 2}
+        bench.store().release(AFTER_ERROR)
+        bench.pass_through()
+        bench.wait("carl", execution_arn=OTHER_RUN, limit=2)
+        bench.wait("anna", **fields)
+    bench.wait("ben", execution_arn=OTHER_RUN)
+    bench.end()
+    bench.reap(client=meanwhile(RELEASE_OF_PASS + 2, lambda: redriven_and_renewed(bench, **fields)))
+    assert "anna" in bench.holders()
 
 
 def test_a_late_heartbeat_of_the_dead_that_takes_the_lock_is_freed_by_the_second_pass(

@@ -208,10 +208,16 @@ async def test_a_locked_coroutine_function_uses_the_table() -> None:
             assert await report() == "written"
 
 
-def test_a_handler_that_runs_a_loop_of_its_own_each_time_is_called_twice_with_one_table() -> None:
+def test_a_handler_that_runs_a_loop_of_its_own_each_time_is_called_twice_with_one_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After the block a locked function has no client any more."""
+    monkeypatch.delenv("FAIRLOCK_TABLE_NAME", raising=False)
     locks = FakeAsyncLockClient()
     with used_by_locked_functions(locks):
         assert [asyncio.run(report()), asyncio.run(report())] == ["written", "written"]
+    with pytest.raises(InvalidRequest, match="FAIRLOCK_TABLE_NAME"):
+        asyncio.run(report())
     assert locks.table.requests.count("update_item") == 2 * 2
 
 
