@@ -11,20 +11,22 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import NoCredentialsError
 
-from fairlock import Lock, LockClient, create_table
+from fairlock import Lock, LockClient
 from fairlock.cli import exit_codes
 from fairlock.cli.child_process import Interrupted, InterruptibleClock, SignalPipe
 from fairlock.cli.target import rate_of
 from fairlock.errors import LockStoreUnavailable
 from fairlock.names import HELD_LOCKS_VARIABLE
 from tests.support import LOCK, Operations, acquire, release
-from tests.support.faulty_table import client_error
+from tests.support.faulty_table import client_error, refusal
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fleet import TABLE, Fleet, ForkedProcess, outcome, until
+from tests.unit.client.doubles import Table
 
 ALONE = "mkdir $0 || exit 3; until [ -e go ]; do sleep 0.02; done; rmdir $0"
 """Fails if another caller is at it."""
@@ -282,28 +284,22 @@ def test_what_a_run_that_is_over_has_left_in_the_environment_refuses_nothing(
 
 # A release that fails is told, and the command's status stands.
 
-ENDS_WHEN_TOLD = "until [ -e gone ]; do sleep 0.02; done; exit $0"
-TOLD = "is not released, its lease ends it"
+
+TOLD = "fairlock: lock 'x' is not released, its lease ends it: "
 
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_table_that_is_gone_after_the_command_has_run_is_told_beside_its_status(
-    fleet: Fleet, status: int
+    status: int, fairlock: Run, table: Table
 ) -> None:
-    """The control is a lock that cannot be acquired: 78, and the command is not started."""
-    words = ("run x --table short-lived -- sh -c", ENDS_WHEN_TOLD, str(status))
-    create_table(fleet.dynamodb, "short-lived")
-    process = fleet.start(*words)
-    until(lambda: fleet.dynamodb.scan(TableName="short-lived")["Count"])
-    fleet.dynamodb.delete_table(TableName="short-lived")
-    (fleet.home / "gone").touch()
-    ended, _, errors = outcome(process)
-    [told] = errors.splitlines()
-    assert ended == status
-    assert told.startswith(f"fairlock: lock 'x' {TOLD}")
-    assert "ResourceNotFoundException" in told
-    ended, _, errors = fleet.run(*words)
-    assert (ended, errors.count(TOLD)) == (78, 0)
+    def vanish(_name: str, _request: object) -> None:
+        table.outage = refusal("ResourceNotFoundException") if table.writes() else None
+
+    table.before = vanish
+    ended, output, errors = fairlock(f"run x -- sh -c 'echo ran; exit {status}'")
+    assert (ended, output, errors.count("\n")) == (status, "ran\n", 1)
+    assert errors.startswith(TOLD)
+    assert "ResourceNotFoundException" in errors
 
 
 @pytest.mark.parametrize(
@@ -314,12 +310,8 @@ def test_a_table_that_is_gone_after_the_command_has_run_is_told_beside_its_statu
 def test_whatever_a_release_raises_the_status_is_the_commands(
     error: Exception, fairlock: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_lock: Lock) -> bool:
-        raise error
-
-    monkeypatch.setattr(Lock, "release", refuse)
-    told = f"fairlock: lock 'x' {TOLD}: {error}\n"
-    assert fairlock("run x -- sh -c 'echo ran; exit 3'") == (3, "ran\n", told)
+    monkeypatch.setattr(Lock, "release", Mock(side_effect=error))
+    assert fairlock("run x -- sh -c 'echo ran; exit 3'") == (3, "ran\n", f"{TOLD}{error}\n")
 
 
 @pytest.mark.parametrize("status", [0, 3])
