@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,21 +14,18 @@ from fairlock.store.reap import ExecutionEnded, reap
 from fairlock.wire.answers import release_answer
 from lambdas import acquire, force_release, heartbeat, release
 from lambdas.runtime import lock_context
-from tests.support import TABLE, LambdaContextStub, printed
+from tests.support import TABLE, printed
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION
 from tests.support.store_bench import FakeWorkflows
+from tests.unit.lambdas.conftest import CONTEXT, RIVAL, WORKFLOW, Output
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-CONTEXT = LambdaContextStub()
-WORKFLOW = {**NAMED, "execution_arn": VALID_EXECUTION}
 OWN_RELEASE = {**WORKFLOW, "keep_alive": True}
-RIVAL = {**NAMED, "owner_id": "rival-0123456789"}
 LOST = "lock 'nightly-report' is not held any more; the work was stopped"
 DONE = "the work under lock 'nightly-report' is done"
 
-Output = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.usefixtures("lambda_environment")
 
 
@@ -135,9 +133,7 @@ def test_an_outage_of_the_table_ends_no_work_whatever_step_functions_takes(
     """The control: a beat that does not know is repeated, and pushes nothing."""
     acquire.handler(dict(WORKFLOW), CONTEXT)
 
-    def unavailable(*_: object) -> None:
-        raise LockStoreUnavailable
-
+    unavailable = Mock(side_effect=LockStoreUnavailable)
     monkeypatch.setattr("fairlock.aws.lock_table.LockTable.update", unavailable)
     engine.ends = Delivery.UNKNOWN
     with pytest.raises(LockStoreUnavailable):
@@ -162,10 +158,7 @@ def test_a_claim_that_cannot_be_removed_is_counted_and_the_release_stands(
     acquire.handler(dict(WORKFLOW), CONTEXT)
     printed(capsys)
 
-    def unavailable(*_: object, **_fields: object) -> None:
-        raise LockStoreUnavailable
-
-    monkeypatch.setattr("fairlock.store.release.mark_done", unavailable)
+    monkeypatch.setattr("fairlock.store.release.mark_done", Mock(side_effect=LockStoreUnavailable))
     assert release.handler(dict(WORKFLOW), CONTEXT)["released"]
     values, messages = printed(capsys)
     assert (values["ClaimNotRemoved"], messages) == ([1.0], ["claim not removed", "released"])

@@ -6,21 +6,21 @@ import json
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from fairlock import LockClient
 from fairlock.errors import LockItemMalformed, LockStoreUnavailable
 from lambdas import acquire, watch
-from tests.support import TABLE, LambdaContextStub, lines, values
+from tests.support import TABLE, lines, values
+from tests.unit.lambdas.conftest import CONTEXT, Output
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-Output = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.usefixtures("lambda_environment")
-CONTEXT = LambdaContextStub()
 
 
 @pytest.fixture
@@ -93,10 +93,7 @@ def test_a_malformed_lock_fails_after_all_others_were_measured(
 def test_a_table_that_does_not_answer_is_no_wait_of_zero(
     monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
-    def fail(*_arguments: object) -> None:
-        raise LockStoreUnavailable("no answer")
-
-    monkeypatch.setattr(watch, "describe", fail)
+    monkeypatch.setattr(watch, "describe", Mock(side_effect=LockStoreUnavailable))
     with pytest.raises(LockStoreUnavailable):
         measure(monkeypatch, "a")
     assert values(lines(capsys)) == {}

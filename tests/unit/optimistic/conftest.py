@@ -88,11 +88,16 @@ def retry_budget(clock: FakeClock | None = None) -> RetryBudget:
     return RetryBudget(clock=clock or FakeClock(), random=lambda: 0.5)
 
 
-def change(table: Any, amount: int, *plan: Fault, **options: Any) -> Item | None:  # noqa: ANN401 - a Table, and arguments
-    """An update over a table that fails as planned, without pauses in real time."""
+def change(
+    table: Any,  # noqa: ANN401 - a Table
+    made: int | Callable[[Any], Any],
+    *plan: Fault,
+    **options: Any,  # noqa: ANN401 - arguments
+) -> Item | None:
+    """An update, of the balance by so much, over a table that fails as planned, without pauses."""
     over: Any = FaultyTable(table, *plan) if plan else table
     options = {"retry_budget": retry_budget(), **options}
-    return optimistic.update(over, ANNA, add(amount), **options)
+    return optimistic.update(over, ANNA, add(made) if isinstance(made, int) else made, **options)
 
 
 def others_write(table: Any, times: int = 1, action: Callable[[], object] | None = None) -> Fault:  # noqa: ANN401 - a Table

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import ClientError
@@ -50,8 +50,8 @@ def test_an_update_is_one_read_and_one_write_and_as_many_more_for_a_conflict(
     table: Table, conflicts: int
 ) -> None:
     plan = [others_write(table, conflicts)] if conflicts else []
-    counting: Any = FaultyTable(table, *plan)
-    optimistic.update(counting, ANNA, add(10), retry_budget=retry_budget())
+    counting = FaultyTable(table, *plan)
+    change(counting, 10)
     assert counting.calls == ["get_item", "put_item"] * (1 + conflicts)
     assert is_account(table, 10 + conflicts, 1 + conflicts)
 
@@ -80,20 +80,14 @@ def test_the_change_gets_a_copy_that_it_may_spoil(table: Table) -> None:
         item["tags"].append("b")
         return {**item, "tags": ["a"]}
 
-    counting: Any = FaultyTable(table)
-    optimistic.update(counting, ANNA, spoil)
+    counting = FaultyTable(table)
+    change(counting, spoil)
     assert counting.calls == ["get_item"]
 
 
 def test_an_error_of_the_change_leaves_the_update_and_writes_nothing(table: Table) -> None:
-    class OverdrawnError(Exception):
-        pass
-
-    def refuse(_item: Any) -> Any:  # noqa: ANN401 - an item
-        raise OverdrawnError
-
     with pytest.raises(OverdrawnError):
-        optimistic.update(table, ANNA, refuse)
+        change(table, Mock(side_effect=OverdrawnError))
     assert stored(table) is None
 
 
@@ -133,23 +127,18 @@ def test_a_writer_in_between_is_not_overwritten(
 def test_an_item_made_again_at_the_same_version_is_not_taken_for_the_old_one(table: Table) -> None:
     change(table, 100)
 
-    def delete_and_open_anew() -> None:
+    def delete_and_open_another() -> None:
         optimistic.update(table, ANNA, lambda _: None)
         change(table, 3)
 
-    change(table, 1, others_write(table, action=delete_and_open_anew))
+    change(table, 1, others_write(table, action=delete_and_open_another))
     assert is_account(table, 4, 2)
 
 
 def test_a_change_to_delete_what_others_changed_is_made_again(table: Table) -> None:
     change(table, 0)
-    busy: Any = FaultyTable(table, others_write(table, action=lambda: change(table, 5)))
-    optimistic.update(
-        busy,
-        ANNA,
-        lambda item: item if item and item["balance"] else None,
-        retry_budget=retry_budget(),
-    )
+    others = others_write(table, action=lambda: change(table, 5))
+    change(table, lambda item: item if item["balance"] else None, others)
     assert is_account(table, 5, 2)
 
 
@@ -190,15 +179,13 @@ def test_a_key_that_the_change_moves_is_refused(table: Table) -> None:
     assert (caught.value.field, caught.value.value) == ("account", "'ben'")
 
 
-@pytest.mark.parametrize("version", ["1", True, Decimal("1.5"), None, 10**18, Decimal("1e37")])
-def test_a_stored_version_that_cannot_be_counted_on_from_is_refused(
-    table: Table,
-    version: Any,  # noqa: ANN401 - anything
-) -> None:
-    table.put_item(Item={**ANNA, "balance": 7, "version": version})
-    with pytest.raises(InvalidRequest) as caught:
-        change(table, 1)
-    assert caught.value.field == "version"
+def test_a_stored_version_that_cannot_be_counted_on_from_is_refused(table: Table) -> None:
+    versions: list[Any] = ["1", True, Decimal("1.5"), None, 10**18, Decimal("1e37")]
+    for version in versions:
+        table.put_item(Item={**ANNA, "balance": 7, "version": version})
+        with pytest.raises(InvalidRequest) as caught:
+            change(table, 1)
+        assert caught.value.field == "version"
 
 
 @pytest.mark.parametrize(
@@ -223,9 +210,9 @@ def test_arguments_that_break_a_rule_are_refused_by_name(
 
 
 def test_a_defect_is_raised_as_boto3_raises_it(table: Table) -> None:
-    denied: Any = FaultyTable(table, fault(refusal("AccessDeniedException")))
+    denied = FaultyTable(table, fault(refusal("AccessDeniedException")))
     with pytest.raises(ClientError, match="AccessDenied"):
-        optimistic.update(denied, ANNA, add(1))
+        change(denied, 1)
     assert denied.writes == 1
 
 
@@ -241,27 +228,18 @@ def test_a_change_between_a_number_and_a_truth_value_is_a_change(table: Table) -
 
 def test_a_change_that_forgets_to_return_the_item_does_not_delete_it(table: Table) -> None:
     change(table, 100)
-
-    def forget(item: Any) -> Any:  # noqa: ANN401 - an item
-        item["balance"] -= 30
-
     with pytest.raises(InvalidRequest, match="change: must return"):
-        optimistic.update(table, ANNA, forget)
+        change(table, lambda item: item.update(balance=70))
     assert is_account(table, 100, 1)
 
 
 def test_what_is_no_item_is_refused_by_name(table: Table) -> None:
-    five: Any = 5
-    nothing: Any = None
-    refusals: list[tuple[Callable[[], object], str]] = [
-        (lambda: optimistic.update(table, ANNA, lambda _: five), "item"),
-        (lambda: optimistic.put(table, ANNA, five, seen=None), "item"),
-        (lambda: optimistic.put(table, ANNA, {}, seen=five), "seen"),
-        (lambda: optimistic.put(table, ANNA, nothing, seen=None), "item"),
-    ]
-    for refused, field in refusals:
+    with pytest.raises(InvalidRequest, match="item: must be"):
+        change(table, lambda _: 5)
+    puts: list[tuple[Any, Any, str]] = [(5, None, "item"), (None, None, "item"), ({}, 5, "seen")]
+    for item, seen, field in puts:
         with pytest.raises(InvalidRequest, match=f"{field}: must be"):
-            refused()
+            optimistic.put(table, ANNA, item, seen=seen)
     assert stored(table) is None
 
 
