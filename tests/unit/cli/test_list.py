@@ -6,6 +6,7 @@ import json
 import os
 import unicodedata
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from rich.cells import cell_len
@@ -300,10 +301,7 @@ def test_what_is_harmless_is_shown_as_it_is_and_a_lone_surrogate_as_its_escape()
 def test_the_label_of_the_command_line_is_printable_and_needs_no_name_of_the_machine(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> str:
-        raise error
-
     monkeypatch.setattr("socket.gethostname", lambda: f"host{CLEAR_SCREEN}")
     assert commands(default_owner_name(f"program{OTHER_DIRECTION}")) == []
-    monkeypatch.setattr("socket.gethostname", fail)
+    monkeypatch.setattr("socket.gethostname", Mock(side_effect=error))
     assert default_owner_name("program") == f"unknown-host:{os.getpid()}:program"

@@ -9,15 +9,15 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from queue import SimpleQueue
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import NoCredentialsError
 
-from fairlock import Lock, LockClient, LockWaitTimeout
+from fairlock import LockClient, LockWaitTimeout
 from fairlock.aws.retry import misconfigured
 from fairlock.cli import exit_codes
 from fairlock.cli.exit_codes import LogLines, NotTooOften
@@ -206,22 +206,16 @@ def test_it_waits_for_as_long_as_it_is_told_or_as_a_client_does_and_says_so(
     fairlock: Run,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    waits: list[object] = []
-
-    @contextmanager
-    def told_of_a_wait(_after: float, _end: str, line: Any, **_more: object) -> Iterator[None]:  # noqa: ANN401 - a function
-        line()
-        yield
-
-    def take(_client: LockClient, _name: str, **wanted: object) -> Lock:
-        waits.append(wanted["max_wait"])
-        raise LockWaitTimeout
-
-    monkeypatch.setattr(run, "waits_for", lambda *_, seconds: waits.append(seconds))
-    monkeypatch.setattr(run, "told_of_a_wait", told_of_a_wait)
-    monkeypatch.setattr(LockClient, "acquire", take)
+    told, waits_for = Mock(return_value=nullcontext()), Mock()
+    acquire = Mock(side_effect=LockWaitTimeout)
+    monkeypatch.setattr(run, "told_of_a_wait", told)
+    monkeypatch.setattr(run, "waits_for", waits_for)
+    monkeypatch.setattr(LockClient, "acquire", acquire)
     assert fairlock(f"run x {option} -- true").status == exit_codes.TAKEN
-    assert waits == [seconds, asked]
+    _, _, line = told.call_args.args
+    line()
+    assert waits_for.call_args.kwargs["seconds"] == seconds
+    assert acquire.call_args.kwargs["max_wait"] == asked
 
 
 def test_who_reads_no_terminal_is_told_of_the_wait_and_of_its_end(

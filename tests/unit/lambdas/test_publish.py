@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -151,23 +151,15 @@ def test_whatever_is_in_an_attribute_a_record_stops_no_other(
     store.change_ceiling(
         SetCeilingRequest(lock_name="bad", limit=1, reason="less", requested_by="olga")
     )
-    spoilt = [
-        each
-        for record in table.take()
-        for image in ("OldImage", "NewImage")
-        for each in _spoilt(record, image)
-    ]
+    spoilt = []
+    for record, image, value in product(table.take(), ("OldImage", "NewImage"), HOSTILE):
+        # All but the keys, which DynamoDB lets no one write as anything but strings.
+        for name in {*record["dynamodb"].get(image, {})} - {"pk", "sk"}:
+            changed: dict[str, Any] = copy.deepcopy(record)
+            changed["dynamodb"][image][name] = value
+            spoilt.append(changed)
     assert len(spoilt) > 10 * len(HOSTILE)
     for record in spoilt:
         bus.batches.clear()
         published({"Records": [record, *good]})
         assert [d["lock_name"] for d in bus.details()][-len(good) :] == ["good"] * len(good)
-
-
-def _spoilt(record: dict[str, Any], image: str) -> Iterator[dict[str, Any]]:
-    """All but the keys, which DynamoDB lets no one write as anything but strings."""
-    for name in {*record["dynamodb"].get(image, {})} - {"pk", "sk"}:
-        for value in HOSTILE:
-            changed: dict[str, Any] = copy.deepcopy(record)
-            changed["dynamodb"][image][name] = value
-            yield changed
