@@ -22,9 +22,9 @@ from fairlock.aws.retry import misconfigured
 from fairlock.cli import exit_codes
 from fairlock.cli.exit_codes import LogLines, NotTooOften
 from fairlock.errors import FairlockError
-from tests.support import LOCK, FakeClock, Operations, acquire, release
+from tests.support import LOCK, Operations, acquire, release
 from tests.support.faulty_table import lost_reply, refusal
-from tests.unit.cli.conftest import Account, Run, client_of
+from tests.unit.cli.conftest import Account, Run
 from tests.unit.client.doubles import Table
 
 run = importlib.import_module("fairlock.cli.run")
@@ -165,25 +165,20 @@ def test_errors_that_no_one_reads_are_no_failure(
             assert time.monotonic() < ends, "it was not told"
 
 
-def test_the_line_names_the_holders_and_since_when(
-    store: Operations, table: Table, clock: FakeClock
+def test_the_line_names_the_holders_and_since_when_or_says_that_they_are_unknown(
+    store: Operations, table: Table, lister: LockClient
 ) -> None:
-    with client_of(table, clock) as locks:
-        assert run.waits_for(locks, LOCK, seconds=60) == ""
-        store.acquire(acquire("anna", limit=2))
-        store.acquire(acquire("berta", limit=2))
-        writes = table.writes()
-        found = re.fullmatch(HELD, run.waits_for(locks, LOCK, seconds=60))
-        assert found is not None
-        assert found.groups() == ("anna +1", "`fairlock show nightly-report` tells more")
-        assert table.writes() == writes
-
-
-def test_a_table_that_does_not_answer_is_told_too(table: Table, clock: FakeClock) -> None:
-    with client_of(table, clock) as locks:
-        table.outage = lost_reply()
-        line = run.waits_for(locks, LOCK, seconds=60)
-    assert line.startswith(f"{WAITS}who holds it is unknown: ")
+    assert run.waits_for(lister, LOCK, seconds=60) == ""
+    for name in ("anna", "berta"):
+        store.acquire(acquire(name, limit=2))
+    writes = table.writes()
+    found = re.fullmatch(HELD, run.waits_for(lister, LOCK, seconds=60))
+    assert found is not None
+    assert found.groups() == ("anna +1", "`fairlock show nightly-report` tells more")
+    assert table.writes() == writes
+    table.outage = lost_reply()
+    unknown = run.waits_for(lister, LOCK, seconds=60)
+    assert unknown.startswith(f"{WAITS}who holds it is unknown: ")
 
 
 @pytest.mark.parametrize(

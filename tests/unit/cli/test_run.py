@@ -25,7 +25,7 @@ from fairlock.names import HELD_LOCKS_VARIABLE
 from tests.support import LOCK, Operations, acquire, release
 from tests.support.faulty_table import client_error, refusal
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fleet import TABLE, Fleet, ForkedProcess, outcome, until
+from tests.unit.cli.fleet import Fleet, ForkedProcess, outcome, until
 from tests.unit.client.doubles import Table
 
 ALONE = "mkdir $0 || exit 3; until [ -e go ]; do sleep 0.02; done; rmdir $0"
@@ -171,22 +171,16 @@ def clock(signals: SignalPipe) -> InterruptibleClock:
 
 
 @pytest.mark.parametrize("way", ["wait", "alarm"])
-def test_the_first_signal_ends_a_wait_in_the_main_thread(
+def test_the_first_signal_ends_a_wait_in_the_main_thread_and_no_later_one_that_of_the_cleanup(
     clock: InterruptibleClock, way: str
 ) -> None:
+    """What has been interrupted once leaves the queue undisturbed."""
     os.kill(os.getpid(), signal.SIGTERM)
     began = time.monotonic()
     with pytest.raises(Interrupted) as ended:
         (clock if way == "wait" else clock.alarm()).wait(LONG)
     assert ended.value.signal == signal.SIGTERM
     assert time.monotonic() < began + LONG / 2
-
-
-def test_a_signal_does_not_end_the_alarm_of_the_cleanup(clock: InterruptibleClock) -> None:
-    """The control: what has been interrupted once leaves the queue undisturbed."""
-    os.kill(os.getpid(), signal.SIGTERM)
-    with pytest.raises(Interrupted):
-        clock.alarm().wait(LONG)
     os.kill(os.getpid(), signal.SIGTERM)
     clock.alarm().wait(0.01)
 
@@ -223,12 +217,14 @@ def test_another_thread_waits_for_its_alarm_and_no_signal(clock: InterruptibleCl
 # `fairlock run` inside `run`: one lock can only wait for itself, others are nested as usual.
 
 INSIDE = "printenv " + HELD_LOCKS_VARIABLE
+ARN = "arn:aws:dynamodb:us-east-1:123456789012:table/locks"
 
 
 @pytest.mark.parametrize(
     ("outer", "inner", "ended"),
     [
         ("self", "self", (exit_codes.USAGE, "")),  # Without --max-wait, which would be two minutes.
+        ("self, between", f"self --table {ARN}", (exit_codes.USAGE, "")),
         ("self", "self --max-wait 0 --taken-exit-code 9", (9, "")),
         ("outer", "inner", (0, "ran\n")),
         ("pool --limit 2", "pool --limit 2", (0, "ran\n")),
@@ -238,7 +234,7 @@ INSIDE = "printenv " + HELD_LOCKS_VARIABLE
         ("pages --shared", "pages --shared --limit 50", (exit_codes.USAGE, "")),
     ],
 )
-def test_a_wait_for_the_run_around_it_is_refused_at_once_and_no_other(
+def test_a_wait_for_a_run_around_it_is_refused_at_once_and_no_other(
     outer: str,
     inner: str,
     fairlock: Run,
@@ -247,8 +243,9 @@ def test_a_wait_for_the_run_around_it_is_refused_at_once_and_no_other(
     *,
     ended: tuple[int, str],
 ) -> None:
-    name, _, option = outer.partition(" ")
-    monkeypatch.setenv(HELD_LOCKS_VARIABLE, fairlock(f"run {outer} -- {INSIDE}").out)
+    for line in outer.split(", "):
+        monkeypatch.setenv(HELD_LOCKS_VARIABLE, fairlock(f"run {line} -- {INSIDE}").out)
+    name, _, option = outer.partition(", ")[0].partition(" ")
     held = {"--shared": {"shared": True, "limit": 20}, "--limit 2": {"limit": 2}}.get(option, {})
     store.acquire(acquire("outer", lock_name=name, **held))
     answer = fairlock(f"run {inner} -- echo ran")
@@ -262,13 +259,6 @@ def test_without_the_variable_it_waits_for_itself(fairlock: Run, store: Operatio
     store.acquire(acquire("outer"))
     status, output, errors = fairlock(f"run {LOCK} --max-wait 0.1 -- echo ran")
     assert (status, output, "not handed over" in errors) == (exit_codes.TAKEN, "", True)
-
-
-def test_it_is_refused_by_the_arn_of_the_table_and_two_levels_below(fleet: Fleet) -> None:
-    table = f"arn:aws:dynamodb:us-east-1:000000000000:table/{TABLE}"
-    run = f"{sys.executable} -m fairlock run"
-    ended = fleet.run(f"run deep -- {run} between -- {run} deep --table {table} -- echo ran")
-    assert ended[:2] == (exit_codes.USAGE, "")
 
 
 @pytest.mark.parametrize("told", ["ended", "spoilt"])

@@ -24,13 +24,8 @@ from tests.unit.client.doubles import Table
 Step = Callable[[], object]
 
 
-@pytest.fixture
-def locks(table: Table, clock: FakeClock) -> LockClient:
-    return client_of(table, clock)
-
-
 def watched(
-    locks: LockClient,
+    lister: LockClient,
     console: Console,
     clock: FakeClock,
     *steps: Step,
@@ -38,7 +33,7 @@ def watched(
     as_json: bool = False,
 ) -> None:
     """Reads before the first step, and after each."""
-    read, rest = reader(locks, list(names), None), list(steps)
+    read, rest = reader(lister, list(names), None), list(steps)
 
     def read_before_step() -> Iterable[LockDescription]:
         try:
@@ -53,11 +48,11 @@ def watched(
 
 @pytest.mark.parametrize("names", [(), ("a",)], ids=["all", "by name"])
 def test_in_a_pipe_each_change_is_a_line_and_what_stays_is_none(
-    locks: LockClient, store: Operations, clock: FakeClock, names: tuple[str, ...]
+    lister: LockClient, store: Operations, clock: FakeClock, names: tuple[str, ...]
 ) -> None:
     console = pipe()
     watched(
-        *(locks, console, clock),
+        *(lister, console, clock),
         lambda: store.acquire(acquire("anna", lock_name="a")),
         lambda: None,
         lambda: store.acquire(acquire("ben", lock_name="a", waits=True)),
@@ -77,12 +72,12 @@ def test_in_a_pipe_each_change_is_a_line_and_what_stays_is_none(
 
 
 def test_a_terminal_shows_the_present(
-    locks: LockClient, store: Operations, clock: FakeClock
+    lister: LockClient, store: Operations, clock: FakeClock
 ) -> None:
     for width in (80, 120):
         console = terminal(width)
         store.acquire(acquire("anna", lock_name=f"a{width}"))
-        watched(locks, console, clock, lambda: store.acquire(acquire("ben", lock_name="b")))
+        watched(lister, console, clock, lambda: store.acquire(acquire("ben", lock_name="b")))
         assert "every 5 s; Ctrl-C ends" in text_of(console)
         assert f"a{width}" in text_of(console)
         assert all(len(line) <= width + 20 for line in shown_lines(console))
@@ -93,36 +88,36 @@ CONSOLES = pytest.mark.parametrize("console_of", [pipe, lambda: terminal(200)])
 
 @CONSOLES
 def test_a_table_that_does_not_answer_is_told_and_read_again(
-    locks: LockClient, table: Table, clock: FakeClock, console_of: Callable[[], Console]
+    lister: LockClient, table: Table, clock: FakeClock, console_of: Callable[[], Console]
 ) -> None:
     console = console_of()
 
     def answers(outage: Exception | None) -> Step:
         return lambda: setattr(table, "outage", outage)
 
-    watched(locks, console, clock, answers(lost_reply()), answers(None))
+    watched(lister, console, clock, answers(lost_reply()), answers(None))
     assert text_of(console).count("no answer: the lock table did not answer") == 1
 
 
 @CONSOLES
 def test_ctrl_c_ends_it_cleanly(
-    locks: LockClient, clock: FakeClock, console_of: Callable[[], Console]
+    lister: LockClient, clock: FakeClock, console_of: Callable[[], Console]
 ) -> None:
     interrupted = Mock(wraps=clock, wait=Mock(side_effect=KeyboardInterrupt))
-    assert watch(reader(locks, [], None), console_of(), interrupted, every=5) == 0
+    assert watch(reader(lister, [], None), console_of(), interrupted, every=5) == 0
     interrupted.wait.assert_called_once_with(5)
 
 
 @CONSOLES
 def test_as_json_each_change_is_an_object_and_a_free_lock_has_no_holders(
-    locks: LockClient,
+    lister: LockClient,
     store: Operations,
     clock: FakeClock,
     console_of: Callable[[], Console],
 ) -> None:
     console = console_of()
     watched(
-        *(locks, console, clock),
+        *(lister, console, clock),
         lambda: store.acquire(acquire("anna", lock_name="a")),
         lambda: None,
         lambda: store.release(release("anna", lock_name="a")),

@@ -26,7 +26,11 @@ OWN_RELEASE = {**WORKFLOW, "keep_alive": True}
 LOST = "lock 'nightly-report' is not held any more; the work was stopped"
 DONE = "the work under lock 'nightly-report' is done"
 
-pytestmark = pytest.mark.usefixtures("lambda_environment")
+
+@pytest.fixture(autouse=True)
+def granted(lambda_environment: None, engine: FakeWorkflows) -> dict[str, Any]:  # noqa: ARG001 - which it meets
+    """To a workflow."""
+    return acquire.handler(dict(WORKFLOW), CONTEXT)
 
 
 def release_by_force(grant: dict[str, Any]) -> None:
@@ -50,7 +54,6 @@ def test_the_release_and_a_later_beat_end_the_heartbeat_by_the_same_answer(
         return Delivery.DELIVERED
 
     engine.ends = ends
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     heartbeat.handler(dict(BEAT), CONTEXT)
     printed(capsys)
     assert release.handler(dict(OWN_RELEASE), CONTEXT) == {"released": True, **NAMED}
@@ -62,9 +65,8 @@ def test_the_release_and_a_later_beat_end_the_heartbeat_by_the_same_answer(
 
 
 def test_a_heartbeat_that_finds_the_lock_gone_stops_the_work(
-    engine: FakeWorkflows, capsys: Output
+    engine: FakeWorkflows, granted: dict[str, Any], capsys: Output
 ) -> None:
-    granted = acquire.handler(dict(WORKFLOW), CONTEXT)
     release_by_force(granted)
     acquire.handler({**RIVAL, "owner_name": "rival"}, CONTEXT)
     printed(capsys)
@@ -95,10 +97,9 @@ ENDS: dict[str, tuple[dict[str, Any] | None, Delivery, str | Exception, object]]
 
 @pytest.mark.parametrize("case", ENDS)
 def test_the_end_of_a_heartbeat_is_told_and_if_that_is_not_taken_an_error_that_no_one_repeats(
-    engine: FakeWorkflows, capsys: Output, case: str
+    engine: FakeWorkflows, granted: dict[str, Any], capsys: Output, case: str
 ) -> None:
     last, engine.ends, end, seen = ENDS[case]
-    granted = acquire.handler(dict(WORKFLOW), CONTEXT)
     if last is BY_OTHERS:
         release_by_force(granted)
     elif last is not None:
@@ -114,9 +115,11 @@ def test_the_end_of_a_heartbeat_is_told_and_if_that_is_not_taken_an_error_that_n
 
 
 def test_a_lock_that_is_taken_again_after_a_redrive_is_counted(
-    engine: FakeWorkflows, capsys: Output, monkeypatch: pytest.MonkeyPatch
+    engine: FakeWorkflows,
+    granted: dict[str, Any],
+    capsys: Output,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    granted = acquire.handler(dict(WORKFLOW), CONTEXT)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     engine.runs = Liveness.OVER
     reap(lock_context(CONTEXT), ExecutionEnded(execution_arn=VALID_EXECUTION))
@@ -131,7 +134,6 @@ def test_an_outage_of_the_table_ends_no_work_whatever_step_functions_takes(
     engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: a beat that does not know is repeated, and pushes nothing."""
-    acquire.handler(dict(WORKFLOW), CONTEXT)
 
     unavailable = Mock(side_effect=LockStoreUnavailable)
     monkeypatch.setattr("fairlock.aws.lock_table.LockTable.update", unavailable)
@@ -144,7 +146,6 @@ def test_an_outage_of_the_table_ends_no_work_whatever_step_functions_takes(
 def test_a_release_stands_if_step_functions_does_not_take_the_end_of_the_heartbeat(
     engine: FakeWorkflows,
 ) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     heartbeat.handler(dict(BEAT), CONTEXT)
     engine.ends = Delivery.UNKNOWN
     assert release.handler(dict(OWN_RELEASE), CONTEXT)["released"]
@@ -155,7 +156,6 @@ def test_a_release_stands_if_step_functions_does_not_take_the_end_of_the_heartbe
 def test_a_claim_that_cannot_be_removed_is_counted_and_the_release_stands(
     dynamodb: DynamoDBClient, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     printed(capsys)
 
     monkeypatch.setattr("fairlock.store.release.mark_done", Mock(side_effect=LockStoreUnavailable))

@@ -19,9 +19,14 @@ from tests.support.bad_inputs import VALID_EXECUTION, VALID_OWNER
 from tests.support.store_bench import FakeWorkflows
 from tests.unit.lambdas.conftest import CONTEXT, QUEUE_URL, RIVAL, WORKFLOW, Output, ReapQueue
 
-pytestmark = pytest.mark.usefixtures("lambda_environment", "queue")
 OTHER_EXECUTION = VALID_EXECUTION.replace("run-1", "run-2")
 SECRET = "an-input-of-an-execution"
+
+
+@pytest.fixture(autouse=True)
+def held(lambda_environment: None, queue: ReapQueue) -> None:  # noqa: ARG001 - which it meets
+    """By a workflow."""
+    acquire.handler(dict(WORKFLOW), CONTEXT)
 
 
 def status_change(execution_arn: str = VALID_EXECUTION, **detail: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of the event
@@ -90,8 +95,8 @@ def test_a_pass_frees_the_lock_and_the_first_one_sends_the_second_for_later(
 ) -> None:
     """Also of an execution without locks: an acquire of it may be on its way."""
     event, sent = PASSES[message]
-    if holds:
-        acquire.handler(dict(WORKFLOW), CONTEXT)
+    if not holds:
+        release.handler(dict(WORKFLOW), CONTEXT)
     assert failed(event) == []
     assert queue.sent == [(QUEUE_URL, each, 35) for each in sent]
     assert is_free()
@@ -102,36 +107,37 @@ def test_a_pass_frees_the_lock_and_the_first_one_sends_the_second_for_later(
         assert parse_reap_message(json.dumps(each)) == ReapMessage(ended)
 
 
-@pytest.mark.parametrize("second", [False, True])
-def test_a_pass_that_runs_out_of_time_is_sent_again_at_once(
-    queue: ReapQueue, monkeypatch: pytest.MonkeyPatch, *, second: bool
-) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    monkeypatch.setattr("fairlock.aws.retry.RetryBudget.deadline_passed", lambda _self: True)
-    message = second_pass() if second else status_change()
-    assert failed(message) == []
-    same = {**second_pass(rounds=1), "second_pass": second}
-    assert queue.sent == [(QUEUE_URL, same, 0)]
-    monkeypatch.undo()
-    assert parse_reap_message(json.dumps(same)).ended.second_pass is second
+FIRST_PASS = {**second_pass(), "second_pass": False}
 
 
-@pytest.mark.parametrize(("rounds", "sent"), [(MOST_ROUNDS - 1, [MOST_ROUNDS]), (MOST_ROUNDS, [])])
-def test_a_pass_that_never_ends_sends_itself_a_thousand_times_and_then_fails(
-    queue: ReapQueue, monkeypatch: pytest.MonkeyPatch, rounds: int, sent: list[int]
+@pytest.mark.parametrize(
+    ("message", "sent"),
+    [
+        (status_change(), [{**FIRST_PASS, "rounds": 1}]),
+        (second_pass(), [second_pass(rounds=1)]),
+        (second_pass(rounds=MOST_ROUNDS - 1), [second_pass(rounds=MOST_ROUNDS)]),
+        (second_pass(rounds=MOST_ROUNDS), []),
+    ],
+)
+def test_a_pass_that_runs_out_of_time_is_sent_again_at_once_a_thousand_times_and_then_fails(
+    queue: ReapQueue,
+    monkeypatch: pytest.MonkeyPatch,
+    message: dict[str, Any],
+    sent: list[dict[str, Any]],
 ) -> None:
     """Then the queue brings it again, and at last to the dead-letter queue."""
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     monkeypatch.setattr("fairlock.aws.retry.RetryBudget.deadline_passed", lambda _self: True)
-    assert failed(second_pass(rounds=rounds)) == ([] if sent else [0])
-    assert [message["rounds"] for _, message, _ in queue.sent] == sent
+    assert failed(message) == ([] if sent else [0])
+    assert queue.sent == [(QUEUE_URL, same, 0) for same in sent]
+    for same in sent:
+        is_second = parse_reap_message(json.dumps(same)).ended.second_pass
+        assert is_second is same["second_pass"]
 
 
 def test_executions_of_which_no_one_knows_fail_only_their_own_messages(
     queue: ReapQueue, engine: FakeWorkflows
 ) -> None:
     """They come again after the whole visibility timeout."""
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     other = {"lock_name": "other", "owner_id": "other-0123456789", "execution_arn": OTHER_EXECUTION}
     acquire.handler(dict(other), CONTEXT)
     engine.runs = lambda arn: Execution(
@@ -149,7 +155,6 @@ def test_executions_of_which_no_one_knows_fail_only_their_own_messages(
 def test_a_second_pass_that_cannot_be_sent_fails_the_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     monkeypatch.setattr("lambdas.reap_messages.send_message", Mock(side_effect=ConnectionError))
     assert failed(status_change()) == [0]
     assert is_free()
@@ -160,13 +165,11 @@ def test_what_was_asked_too_early_is_asked_again_after_pauses_that_double(
     queue: ReapQueue, engine: FakeWorkflows, tries: int, seconds: int
 ) -> None:
     engine.runs = Liveness.RUNNING
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     assert failed(status_change(), tries=tries) == [0]
     assert queue.hidden == [(QUEUE_URL, "r", seconds)]
 
 
 def test_what_is_freed_is_counted_and_logged_by_execution(capsys: Output) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     acquire.handler({**WORKFLOW, "owner_id": "waits-0123456789", "queue": True}, CONTEXT)
     capsys.readouterr()
     failed(status_change())
@@ -221,7 +224,6 @@ def test_an_event_tells_how_often_the_execution_was_redriven_or_is_of_the_first_
     value: object, redrives: int
 ) -> None:
     """No document says that the event has the count."""
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     event = status_change(redriveCount=value)
     if value is ABSENT:
         del event["detail"]["redriveCount"]
@@ -260,7 +262,6 @@ MALFORMED: dict[str, object] = {
 
 @pytest.mark.parametrize("message", MALFORMED.values(), ids=MALFORMED)
 def test_a_malformed_message_fails_alone(queue: ReapQueue, message: object) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     assert failed(message, status_change()) == [0]
     assert len(queue.sent) == 1
     assert is_free()
