@@ -95,6 +95,7 @@ SHORT = "run capped --lease 1 --grace 0.3 --max-hold 2.5 -- sh -c"
 def test_a_command_gets_term_before_its_max_hold_is_over_and_the_lock_is_released(
     fleet: Fleet,
 ) -> None:
+    assert fleet.run(SHORT, "exit 7")[0] == 7, "it has ended in time"
     status, _, errors = fleet.run(SHORT, POLITE)
     assert status == 124
     told = "fairlock: lock 'capped' has been held for nearly its max_hold; the command is ended"
@@ -112,7 +113,3 @@ def test_a_command_that_ignores_term_is_killed_before_another_may_begin(fleet: F
     assert outcome(next_one)[0] == 0
     states = (fleet.home / "still").read_text().splitlines()
     assert all("Z" in state for state in states)  # A zombie that no one has asked about.
-
-
-def test_a_command_that_ends_in_time_keeps_its_status(fleet: Fleet) -> None:
-    assert fleet.run(SHORT, "exit 7")[0] == 7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from functools import partial
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
@@ -12,7 +13,7 @@ from fairlock.aws.retry import raise_if_unknown
 from fairlock.cli import exit_codes
 from fairlock.cli.target import Target
 from testbed.localaws import LocalAws
-from tests.support import LOCK, FakeClock, Operations, acquire, owner
+from tests.support import LOCK, Operations, acquire, owner
 from tests.support.faulty_table import ENDPOINT, client_error
 from tests.unit.cli.conftest import PLACE, Account, Run
 from tests.unit.cli.fleet import Fleet
@@ -126,16 +127,6 @@ def test_a_superseded_command_is_not_started_and_has_a_status_of_its_own(fairloc
     assert "newest version granted: 1" in fairlock("show newest").out
 
 
-def test_the_lock_of_a_holder_that_vanished_is_taken_at_the_first_attempt_after_its_lease(
-    fairlock: Run, store: Operations, clock: FakeClock
-) -> None:
-    """The control is the attempt before."""
-    store.acquire(acquire("anna", lease_ms=6_000))
-    assert fairlock(f"run {LOCK} --max-wait 0 -- true").status == exit_codes.TAKEN
-    clock.advance(9)
-    assert fairlock(f"run {LOCK} --max-wait 0 -- true").status == 0
-
-
 # A table that does not answer, refuses, or is not there.
 
 UNKNOWN = "the lock table did not answer"
@@ -227,30 +218,23 @@ def test_the_region_of_a_table_is_told_and_an_address_that_is_not_awss(
 
 @pytest.mark.usefixtures("of_aws")
 @pytest.mark.parametrize("line", [*COMMANDS, "create-table locks"])
-def test_without_a_region_each_command_says_how_to_give_one(
+def test_without_a_region_or_a_table_each_command_says_how_to_give_one(
     line: str, run_line: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if a variable is set that others read: then it says which one counts."""
+    """If a variable is set that others read, it says which one counts."""
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     status, _, told = run_line(line)
     assert status == exit_codes.CONFIGURATION
     assert "set AWS_DEFAULT_REGION, or give --region on the command line" in told
     assert "boto3 does not read AWS_REGION, which is set" in told
-
-
-@pytest.mark.parametrize("given", [None, ""])
-@pytest.mark.parametrize("line", COMMANDS)
-def test_without_a_table_each_command_says_where_the_name_stands(
-    line: str, given: str | None, fairlock: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("FAIRLOCK_TABLE_NAME")
-    if given is not None:
-        monkeypatch.setenv("FAIRLOCK_TABLE_NAME", given)
-    status, _, told = fairlock(line)
-    assert status == exit_codes.USAGE
-    assert "give --table (its value is the output LockTableName of the stack" in told
-    assert told.endswith(" or --stack, or set FAIRLOCK_TABLE_NAME\n")
+    for change in (partial(monkeypatch.setenv, value=""), monkeypatch.delenv):
+        if line in COMMANDS:
+            change("FAIRLOCK_TABLE_NAME")
+            status, _, told = run_line(line)
+            assert status == exit_codes.USAGE
+            assert "give --table (its value is the output LockTableName of the stack" in told
+            assert told.endswith(" or --stack, or set FAIRLOCK_TABLE_NAME\n")
 
 
 @pytest.fixture
