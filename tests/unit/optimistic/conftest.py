@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,16 +71,6 @@ def add(amount: int) -> Callable[[Item | None], Item]:
         return item
 
     return change
-
-
-def noted(change: Callable[[Item | None], Item], calls: list[Any]) -> Callable[[Any], Item]:
-    """The change, and what it was called with."""
-
-    def noted_change(item: Item | None) -> Item:
-        calls.append(copy.deepcopy(item))
-        return change(item)
-
-    return noted_change
 
 
 def retry_budget(clock: FakeClock | None = None) -> RetryBudget:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
@@ -31,7 +32,6 @@ from tests.unit.optimistic.conftest import (
     add,
     change,
     is_account,
-    noted,
     retry_budget,
     stored,
 )
@@ -57,11 +57,10 @@ def test_one_write_of_someone_else_tells_what_was_in_its_place(
 ) -> None:
     """The seen one: a conflict. Ours: done."""
     change(table, 100)
-    calls: list[Any] = []
-    others = fault(lost_reply(), 1, when=arrived, then=lambda: change(table, 1))
-    change(table, noted(add(10), calls), others)
+    adding = Mock(side_effect=add(10))
+    change(table, adding, fault(lost_reply(), 1, when=arrived, then=lambda: change(table, 1)))
     assert is_account(table, 111, 3)
-    assert len(calls) == computed
+    assert adding.call_count == computed
 
 
 @pytest.mark.parametrize("keeps_the_id", [True, False])
@@ -139,10 +138,10 @@ def first_reply_lost(table: Table) -> Iterator[list[str]]:
 def test_a_repeat_by_botocore_itself_is_no_conflict(
     table: Table, first_reply_lost: list[str]
 ) -> None:
-    calls: list[Any] = []
-    optimistic.update(table, ANNA, noted(add(10), calls))
+    adding = Mock(side_effect=add(10))
+    optimistic.update(table, ANNA, adding)
     assert first_reply_lost == ["{}"]
-    assert calls == [None]
+    adding.assert_called_once_with(None)
     assert is_account(table, 10, 1)
 
 
