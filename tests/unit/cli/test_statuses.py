@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from functools import partial
 
@@ -17,9 +16,6 @@ from tests.support import LOCK, Operations, acquire, owner
 from tests.support.faulty_table import ENDPOINT, client_error
 from tests.unit.cli.conftest import PLACE, Account, Run
 from tests.unit.cli.fleet import Fleet
-
-run = importlib.import_module("fairlock.cli.run")
-"""The module: the package has nothing else of that name, but the module has a function."""
 
 COMMAND = "must follow --, with nothing but NAME and options before it: fairlock"
 READS = "only_newest: must be left out with shared: readers hold the lock side by side (got 7)"
@@ -92,14 +88,14 @@ def test_wrong_usage_is_64_and_nothing_is_asked(
     assert told in " ".join(errors.split())
 
 
-NOT_STARTED = [
-    ("nosuch", 127, "No such file"),
-    ("/dev/null", 126, "Permission denied"),
-    ("echo hi", 127, "; 'echo hi' is one word: give the words separately, or use sh -c"),
-]
-
-
-@pytest.mark.parametrize(("command", "status", "told"), NOT_STARTED)
+@pytest.mark.parametrize(
+    ("command", "status", "told"),
+    [
+        ("nosuch", 127, "No such file"),
+        ("/dev/null", 126, "Permission denied"),
+        ("echo hi", 127, "; 'echo hi' is one word: give the words separately, or use sh -c"),
+    ],
+)
 def test_a_command_that_cannot_be_started_is_told_as_shells_do(
     command: str, status: int, told: str, fairlock: Run, fleet: Fleet
 ) -> None:

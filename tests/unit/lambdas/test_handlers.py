@@ -339,25 +339,26 @@ def test_an_invalid_request_is_refused_by_its_field_and_nothing_is_written_logge
 
 
 @pytest.mark.usefixtures("over_botocore")
-def test_a_table_that_does_not_answer_is_raised_under_the_name_that_workflows_match_on(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("variable", "value", "error", "told"),
+    [
+        ("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1", LockStoreUnavailable, "did not answer"),
+        (
+            *("FAIRLOCK_TABLE_NAME", "nowhere", LockStoreMisconfigured),
+            "lock table 'nowhere' in us-east-1: there is no such table",
+        ),
+    ],
+)
+def test_a_table_without_an_answer_is_raised_under_the_name_that_workflows_match_on(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, error: type[Exception], told: str
 ) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
+    monkeypatch.setenv(variable, value)
     monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
     for handler in HANDLERS.values():
-        with pytest.raises(LockStoreUnavailable):
+        with pytest.raises(error, match=told):
             handler(dict(NAMED), CONTEXT)
-    with pytest.raises(LockStoreUnavailable):
+    with pytest.raises(error, match=told):
         force_release.handler({"lock_name": "a", "fencing_token": 7, **WHO}, CONTEXT)
-
-
-@pytest.mark.usefixtures("over_botocore")
-def test_a_missing_table_is_a_defect_and_not_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "nowhere")
-    told = "lock table 'nowhere' in us-east-1: there is no such table"
-    for handler in HANDLERS.values():
-        with pytest.raises(LockStoreMisconfigured, match=told):
-            handler(dict(NAMED), CONTEXT)
 
 
 @pytest.mark.usefixtures("over_botocore")
