@@ -94,24 +94,22 @@ def test_a_lock_is_renewed_for_as_long_as_the_command_runs_and_others_see_whose_
     assert (first.owner_name, first.data) == ("nightly job", '{"host":7}')
 
 
-def test_signals_are_passed_on_and_the_commands_answer_is_the_status(fleet: Fleet) -> None:
-    process = fleet.started("run signalled -- sh -c", TRAPPING)
-    process.send_signal(signal.SIGINT)
-    fleet.file("interrupted")
-    process.send_signal(signal.SIGTERM)
-    assert outcome(process)[:2] == (3, "stopped\n")
-    assert fleet.state("signalled").held == 0
-
-
-def test_a_signal_that_is_ignored_from_the_start_stays_ignored(fleet: Fleet) -> None:
-    """As with `nohup` and for the background jobs of a shell. The control is the test above."""
-    words = ["-m", "fairlock", "run", "ignoring", "--", "sh", "-c", TRAPPING]
-    process = fleet.popen(["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, *words])
+@pytest.mark.parametrize("ignored", [False, True])
+def test_signals_are_passed_on_unless_they_are_ignored_from_the_start(
+    fleet: Fleet, *, ignored: bool
+) -> None:
+    """As with `nohup` and for the background jobs of a shell."""
+    words = [sys.executable, "-m", "fairlock", "run", "signalled", "--", "sh", "-c", TRAPPING]
+    first = 'trap "" INT; ' if ignored else ""
+    process = fleet.popen(["sh", "-c", f'{first}exec "$@"', "sh", *words])
     fleet.file("ready")
     process.send_signal(signal.SIGINT)
+    if not ignored:
+        fleet.file("interrupted")
     process.send_signal(signal.SIGTERM)
     assert outcome(process)[:2] == (3, "stopped\n")
-    assert not (fleet.home / "interrupted").exists()
+    assert (fleet.home / "interrupted").exists() is not ignored
+    assert fleet.state("signalled").held == 0
 
 
 def test_what_a_failed_test_leaves_running_is_ended(fleet: Fleet) -> None:
