@@ -168,19 +168,15 @@ def test_the_single_read_has_the_same_retry_budget_and_finds_what_a_repeat_has_r
     assert clock.waits == [pytest.approx(seconds) for seconds in (0.01, 0.02, 0.04)]
 
 
-def test_without_a_retry_budget_the_first_throttle_is_raised_as_boto3_raises_it(
-    table: Table,
+@pytest.mark.parametrize("seconds", [0, 5])
+def test_reads_end_with_the_retry_budget_and_the_throttle_is_raised_as_boto3_raises_it(
+    table: Table, clock: FakeClock, seconds: float
 ) -> None:
-    busy = FaultyTable(table, fault(THROTTLED, 1, of=READS))
+    busy = FaultyTable(table, fault(THROTTLED, of=READS))
     with pytest.raises(ClientError, match="ThrottlingException"):
-        change(busy, 10, retry_budget=replace(retry_budget(), seconds=0))
-    assert (busy.reads, stored(table)) == (1, None)
-
-
-def test_reads_end_with_the_retry_budget(table: Table, clock: FakeClock) -> None:
-    with pytest.raises(ClientError, match="ThrottlingException"):
-        change(table, 10, fault(THROTTLED, of=READS), retry_budget=retry_budget(clock))
-    assert 5 <= sum(clock.waits) < 5.5
+        change(busy, 10, retry_budget=replace(retry_budget(clock), seconds=seconds))
+    assert seconds <= sum(clock.waits) <= 1.1 * seconds
+    assert (busy.reads == 1, stored(table)) == (seconds == 0, None)
 
 
 @pytest.mark.parametrize("defect", defects())
