@@ -25,6 +25,7 @@ from fairlock.errors import FairlockError
 from tests.support import LOCK, Operations, acquire, release
 from tests.support.faulty_table import lost_reply, refusal
 from tests.unit.cli.conftest import Account, Run
+from tests.unit.cli.fleet import until
 from tests.unit.client.doubles import Table
 
 run = importlib.import_module("fairlock.cli.run")
@@ -160,9 +161,7 @@ def test_errors_that_no_one_reads_are_no_failure(
 ) -> None:
     monkeypatch.setattr(sys, "stderr", nobody)
     with told(0):
-        ends = time.monotonic() + BOUND
-        while nobody is not None and not nobody.getvalue():
-            assert time.monotonic() < ends, "it was not told"
+        until(lambda: nobody is None or nobody.getvalue())
 
 
 def test_the_line_names_the_holders_and_since_when_or_says_that_they_are_unknown(
