@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
@@ -214,23 +213,30 @@ def test_the_region_of_a_table_is_told_and_an_address_that_is_not_awss(
 
 @pytest.mark.usefixtures("of_aws")
 @pytest.mark.parametrize("line", [*COMMANDS, "create-table locks"])
-def test_without_a_region_or_a_table_each_command_says_how_to_give_one(
+def test_without_a_region_each_command_says_how_to_give_one(
     line: str, run_line: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a variable is set that others read, it says which one counts."""
+    """Even if a variable is set that others read: then it says which one counts."""
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     status, _, told = run_line(line)
     assert status == exit_codes.CONFIGURATION
     assert "set AWS_DEFAULT_REGION, or give --region on the command line" in told
     assert "boto3 does not read AWS_REGION, which is set" in told
-    for change in (partial(monkeypatch.setenv, value=""), monkeypatch.delenv):
-        if line in COMMANDS:
-            change("FAIRLOCK_TABLE_NAME")
-            status, _, told = run_line(line)
-            assert status == exit_codes.USAGE
-            assert "give --table (its value is the output LockTableName of the stack" in told
-            assert told.endswith(" or --stack, or set FAIRLOCK_TABLE_NAME\n")
+
+
+@pytest.mark.parametrize("given", [None, ""])
+@pytest.mark.parametrize("line", COMMANDS)
+def test_without_a_table_each_command_says_where_the_name_stands(
+    line: str, given: str | None, fairlock: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FAIRLOCK_TABLE_NAME")
+    if given is not None:
+        monkeypatch.setenv("FAIRLOCK_TABLE_NAME", given)
+    status, _, told = fairlock(line)
+    assert status == exit_codes.USAGE
+    assert "give --table (its value is the output LockTableName of the stack" in told
+    assert told.endswith(" or --stack, or set FAIRLOCK_TABLE_NAME\n")
 
 
 @pytest.fixture
