@@ -83,7 +83,10 @@ def change(
     *plan: Fault,
     **options: Any,  # noqa: ANN401 - arguments
 ) -> Item | None:
-    """An update, of the balance by so much, over a table that fails as planned, without pauses."""
+    """An update by a change, or of the balance by so much, over a table that fails as planned.
+
+    Its pauses take no time.
+    """
     over: Any = FaultyTable(table, *plan) if plan else table
     options = {"retry_budget": retry_budget(), **options}
     return optimistic.update(over, ANNA, add(made) if isinstance(made, int) else made, **options)
