@@ -39,7 +39,6 @@ from tests.unit.lambdas.conftest import ANNA, BEN, CONTEXT, WHO, Output
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-
 Event = dict[str, Any]
 Handler = Callable[[Any, Any], dict[str, Any]]
 HANDLERS: dict[str, Handler] = {
@@ -277,6 +276,7 @@ def broken(valid: Event, wrong: dict[str, Sequence[object]]) -> list[BadInput]:
 
 
 SECRET = ANNA["owner_id"]
+NO_TABLE = "lock table 'nowhere' in us-east-1: there is no such table"
 OF_PACES: dict[str, Sequence[object]] = {
     "rate": [
         *([count, 60] for count in (0, -1, 1.5, True)),
@@ -343,10 +343,7 @@ def test_an_invalid_request_is_refused_by_its_field_and_nothing_is_written_logge
     ("variable", "value", "error", "told"),
     [
         ("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1", LockStoreUnavailable, "did not answer"),
-        (
-            *("FAIRLOCK_TABLE_NAME", "nowhere", LockStoreMisconfigured),
-            "lock table 'nowhere' in us-east-1: there is no such table",
-        ),
+        ("FAIRLOCK_TABLE_NAME", "nowhere", LockStoreMisconfigured, NO_TABLE),
     ],
 )
 def test_a_table_without_an_answer_is_raised_under_the_name_that_workflows_match_on(
