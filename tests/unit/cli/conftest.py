@@ -220,6 +220,11 @@ def client_of(table: Table, clock: FakeClock, name: str = "olga") -> LockClient:
     return LockClient("locks", **settings, heartbeat_every=float("inf"))
 
 
+@pytest.fixture
+def lister(table: Table, clock: FakeClock) -> LockClient:
+    return client_of(table, clock)
+
+
 def terminal(width: int) -> Console:
     """A terminal so wide, whose output `text_of` tells."""
     return Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)

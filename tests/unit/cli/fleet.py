@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import uuid4
 
 import boto3
@@ -75,11 +75,9 @@ class Fleet:
         self.processes.append(process)
         return process
 
-    def started(
-        self, line: str, *words: str, streams: Streams = MappingProxyType({})
-    ) -> ForkedProcess:
+    def started(self, line: str, *words: str, **given: Any) -> ForkedProcess:  # noqa: ANN401 - as for `start`
         """The same, once its command has made the file `ready`."""
-        process = self.start(line, *words, streams=streams)
+        process = self.start(line, *words, **given)
         self.file("ready")
         return process
 
@@ -97,11 +95,9 @@ class Fleet:
         self.processes.append(process)
         return process
 
-    def run(
-        self, line: str, *words: str, streams: Streams = MappingProxyType({}), **environment: str
-    ) -> Outcome:
+    def run(self, line: str, *words: str, **given: Any) -> Outcome:  # noqa: ANN401 - same
         """Starts it, and waits for its end."""
-        return outcome(self.start(line, *words, streams=streams, **environment))
+        return outcome(self.start(line, *words, **given))
 
     def end(self) -> None:
         """Kills whatever still runs: a command has a group of its own, and may ignore signals."""

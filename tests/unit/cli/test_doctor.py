@@ -41,82 +41,69 @@ def test_a_sound_table_is_all_ok_and_nothing_is_written(account: Account) -> Non
     assert {"update_item", "put_item", "delete_item", "transact_write_items"} <= {*account.asked}
 
 
-@pytest.mark.parametrize(
-    ("ahead", "verdict", "told"),
-    [
-        *((seconds, Verdict.OK, "this machine's clock agrees") for seconds in (-0.4, 0, 0.4)),
-        (-50, Verdict.OK, "s ahead of the AWS clock, which times the leases"),
-        (50, Verdict.OK, "s behind the AWS clock, which times the leases"),
-        *((seconds, Verdict.WARNING, "s ahead of the AWS clock") for seconds in (-240, -62)),
-        *((seconds, Verdict.WARNING, "s behind the AWS clock") for seconds in (62, 240)),
-    ],
-)
-def test_a_clock_that_aws_may_soon_refuse_is_a_warning_and_a_smaller_difference_is_told(
-    account: Account, ahead: float, verdict: Verdict, told: str
+def replicated(**fields: str) -> dict[str, Any]:
+    return {"fields": {"Replicas": [{"RegionName": "eu-west-1"}], **fields}}
+
+
+OTHER_KEY = {"KeySchema": [{"KeyType": "HASH", "AttributeName": "id"}]}
+NO_STRING = {"AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "N"}]}
+AHEAD, BEHIND = "s ahead of the AWS clock", "s behind the AWS clock"
+LEASES = ", which times the leases"
+CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
+    *(
+        ({"clock_is_ahead": seconds}, "clock", Verdict.OK, "this machine's clock agrees")
+        for seconds in (-0.4, 0, 0.4)
+    ),
+    ({"clock_is_ahead": -50}, "clock", Verdict.OK, f"{AHEAD}{LEASES}"),
+    ({"clock_is_ahead": 50}, "clock", Verdict.OK, f"{BEHIND}{LEASES}"),
+    *(({"clock_is_ahead": seconds}, "clock", Verdict.WARNING, AHEAD) for seconds in (-240, -62)),
+    *(({"clock_is_ahead": seconds}, "clock", Verdict.WARNING, BEHIND) for seconds in (62, 240)),
+    ({"fields": OTHER_KEY}, "table key", Verdict.FAILURE, "no lock table"),
+    ({"fields": NO_STRING}, "table key", Verdict.FAILURE, "strings"),
+    (replicated(), "table key", Verdict.FAILURE, "two regions may grant the same lock"),
+    (
+        replicated(MultiRegionConsistency="STRONG"),
+        *("table key", Verdict.FAILURE),
+        "DynamoDB refuses transactions there, which workflows need, and TTL",
+    ),
+    ({"ttl": {"TimeToLiveStatus": "DISABLED"}}, "TTL", Verdict.WARNING, "off"),
+    ({"ttl": {"AttributeName": "expires_at_ms"}}, "TTL", Verdict.FAILURE, "'expires_at_ms'"),
+    ({"ttl": {"TimeToLiveStatus": "ENABLING"}}, "TTL", Verdict.OK, "'expiry_time'"),
+    (
+        {"names": ["another-table", LEFT_BEHIND, NAME]},
+        "second table",
+        Verdict.WARNING,
+        f"{LEFT_BEHIND}: another",
+    ),
+    *(
+        ({"fails": {operation: DENIED}}, check, verdict, "")
+        for operation, check, verdict in (
+            ("update_item", "UpdateItem", Verdict.FAILURE),
+            ("put_item", "PutItem", Verdict.FAILURE),
+            ("get_item", "GetItem", Verdict.FAILURE),
+            ("query", "Query", Verdict.FAILURE),
+            ("delete_item", "DeleteItem", Verdict.FAILURE),
+            ("scan", "Scan", Verdict.WARNING),
+            ("transact_write_items", "ConditionCheckItem", Verdict.WARNING),
+            ("describe_execution", "DescribeExecution", Verdict.WARNING),
+            ("list_tables", "second table", Verdict.UNKNOWN),
+            ("get_caller_identity", "caller", Verdict.UNKNOWN),
+            ("describe_time_to_live", "TTL", Verdict.UNKNOWN),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "check", "verdict", "told"), CASES)
+def test_what_is_wrong_is_found_by_its_check_and_all_others_are_ok(
+    account: Account, wrong: dict[str, Any], check: str, verdict: Verdict, told: str
 ) -> None:
-    account.clock_is_ahead = ahead
-    found = findings(account)["clock"]
-    assert (found.verdict, told in found.text) == (verdict, True)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ({"KeySchema": [{"KeyType": "HASH", "AttributeName": "id"}]}, "no lock table"),
-        ({"AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "N"}]}, "strings"),
-        ({"Replicas": [{"RegionName": "eu-west-1"}]}, "two regions may grant the same lock"),
-        (
-            {"Replicas": [{"RegionName": "eu-west-1"}], "MultiRegionConsistency": "STRONG"},
-            "DynamoDB refuses transactions there, which workflows need, and TTL",
-        ),
-    ],
-)
-def test_a_table_that_cannot_lock_is_found(
-    account: Account, wrong: dict[str, Any], told: str
-) -> None:
-    account.fields = wrong
-    found = findings(account)["table key"]
-    assert (found.verdict, told in found.text) == (Verdict.FAILURE, True)
-
-
-@pytest.mark.parametrize(
-    ("ttl", "verdict"),
-    [
-        ({"TimeToLiveStatus": "DISABLED"}, Verdict.WARNING),
-        ({"AttributeName": "expires_at_ms"}, Verdict.FAILURE),
-        ({"TimeToLiveStatus": "ENABLING"}, Verdict.OK),
-    ],
-)
-def test_ttl_must_be_on_and_on_the_right_attribute(
-    account: Account, ttl: dict[str, str], verdict: Verdict
-) -> None:
-    account.ttl = ttl
-    assert findings(account)["TTL"].verdict is verdict
-
-
-@pytest.mark.parametrize(
-    ("operation", "check", "verdict"),
-    [
-        ("update_item", "UpdateItem", Verdict.FAILURE),
-        ("put_item", "PutItem", Verdict.FAILURE),
-        ("get_item", "GetItem", Verdict.FAILURE),
-        ("query", "Query", Verdict.FAILURE),
-        ("delete_item", "DeleteItem", Verdict.FAILURE),
-        ("scan", "Scan", Verdict.WARNING),
-        ("transact_write_items", "ConditionCheckItem", Verdict.WARNING),
-        ("describe_execution", "DescribeExecution", Verdict.WARNING),
-        ("list_tables", "second table", Verdict.UNKNOWN),
-        ("get_caller_identity", "caller", Verdict.UNKNOWN),
-        ("describe_time_to_live", "TTL", Verdict.UNKNOWN),
-    ],
-)
-def test_a_permission_that_is_missing_is_told_and_all_else_is_checked(
-    account: Account, operation: str, check: str, verdict: Verdict
-) -> None:
-    account.fails = {operation: DENIED}
+    for name, value in wrong.items():
+        setattr(account, name, value)
     found = findings(account)
-    assert found.pop(check).verdict is verdict
-    assert {finding.verdict for finding in found.values()} == {Verdict.OK}
+    finding = found.pop(check)
+    assert (finding.verdict, told in finding.text) == (verdict, True)
+    assert {other.verdict for other in found.values()} == {Verdict.OK}
 
 
 def test_without_the_description_of_the_table_the_rest_is_checked(account: Account) -> None:
@@ -142,14 +129,6 @@ def test_a_table_that_is_not_there_ends_the_examination(
     assert found.pop("caller").text == CALLER
     [finding] = found.values()
     assert (finding.verdict, told in finding.text) == (Verdict.FAILURE, True)
-
-
-def test_a_table_that_an_earlier_stack_left_behind_is_found(account: Account) -> None:
-    account.names = ["another-table", LEFT_BEHIND, NAME]
-    found = findings(account)["second table"]
-    assert found.verdict is Verdict.WARNING
-    assert LEFT_BEHIND in found.text
-    assert "another-table" not in found.text
 
 
 def restored(account: Account) -> Finding:
@@ -185,17 +164,15 @@ def test_the_warning_ends_once_no_lock_of_the_backup_is_left(
 
 
 @pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(("fails", "status"), [({}, 0), ({"update_item": DENIED}, 1)])
 def test_the_findings_fit_the_terminal_and_a_failure_has_a_status(
-    account: Account, width: int
+    account: Account, width: int, fails: dict[str, Exception], status: int
 ) -> None:
-    account.names = [NAME, LEFT_BEHIND]
+    account.names, account.fails = [NAME, LEFT_BEHIND], fails
     console = terminal(width)
-    assert doctor(Target(table=NAME), console, account.clock) == 0
+    assert doctor(Target(table=NAME), console, account.clock) == status
     assert max(map(len, text_of(console).splitlines())) <= width
-    account.fails = {"update_item": DENIED}
-    console = terminal(width)
-    assert doctor(Target(table=NAME), console, account.clock) == 1
-    assert "FAILURE" in text_of(console)
+    assert ("FAILURE" in text_of(console)) == bool(status)
 
 
 def test_as_json_the_findings_are_one_object_and_a_failure_has_a_status(

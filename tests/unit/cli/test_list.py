@@ -6,28 +6,24 @@ import json
 import os
 import unicodedata
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from rich.cells import cell_len
 
 from fairlock import LockClient, LockWaitTimeout
 from fairlock.cli import exit_codes, lines
-from fairlock.cli.lines import details, lock_table
+from fairlock.cli.lines import details
 from fairlock.cli.listing import list_locks
 from fairlock.client.arguments import default_owner_name
 from fairlock.text import printable
 from tests.support import LOCK, FakeClock, Operations, acquire, release
 from tests.support.bad_inputs import VALID_EXECUTION
-from tests.unit.cli.conftest import PLACE, Run, client_of, pipe, shown_lines, terminal, text_of
+from tests.unit.cli.conftest import PLACE, Run, pipe, shown_lines, terminal, text_of
 from tests.unit.client.doubles import Table
 
 LONG = "customer/" + "x" * 200
 WIDE = "\N{CJK UNIFIED IDEOGRAPH-65E5}" * 60
-
-
-@pytest.fixture
-def lister(table: Table, clock: FakeClock) -> LockClient:
-    return client_of(table, clock)
 
 
 @pytest.fixture
@@ -153,9 +149,7 @@ def test_the_table_of_a_terminal_tells_a_paused_lock_from_a_free_one(
     store.acquire(acquire("anna", lock_name="held", limit=3))
     for name in ("held", "idle"):
         lister.pause(name, reason="freeze")
-    console = terminal(100)
-    console.print(lock_table(sorted(lister.list(), key=lambda lock: lock.name), console))
-    held, idle = shown_lines(console)[1:]
+    held, idle = listed(lister, terminal(100))[1:]
     assert held.split()[:2] == ["held", "1/0"]
     assert idle.split() == ["idle", "paused"]
 
@@ -300,10 +294,7 @@ def test_what_is_harmless_is_shown_as_it_is_and_a_lone_surrogate_as_its_escape()
 def test_the_label_of_the_command_line_is_printable_and_needs_no_name_of_the_machine(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail() -> str:
-        raise error
-
     monkeypatch.setattr("socket.gethostname", lambda: f"host{CLEAR_SCREEN}")
     assert commands(default_owner_name(f"program{OTHER_DIRECTION}")) == []
-    monkeypatch.setattr("socket.gethostname", fail)
+    monkeypatch.setattr("socket.gethostname", Mock(side_effect=error))
     assert default_owner_name("program") == f"unknown-host:{os.getpid()}:program"

@@ -9,22 +9,23 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from queue import SimpleQueue
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import NoCredentialsError
 
-from fairlock import Lock, LockClient, LockWaitTimeout
+from fairlock import LockClient, LockWaitTimeout
 from fairlock.aws.retry import misconfigured
 from fairlock.cli import exit_codes
 from fairlock.cli.exit_codes import LogLines, NotTooOften
 from fairlock.errors import FairlockError
-from tests.support import LOCK, FakeClock, Operations, acquire, release
+from tests.support import LOCK, Operations, acquire, release
 from tests.support.faulty_table import lost_reply, refusal
-from tests.unit.cli.conftest import Account, Run, client_of
+from tests.unit.cli.conftest import Account, Run
+from tests.unit.cli.fleet import until
 from tests.unit.client.doubles import Table
 
 run = importlib.import_module("fairlock.cli.run")
@@ -160,30 +161,23 @@ def test_errors_that_no_one_reads_are_no_failure(
 ) -> None:
     monkeypatch.setattr(sys, "stderr", nobody)
     with told(0):
-        ends = time.monotonic() + BOUND
-        while nobody is not None and not nobody.getvalue():
-            assert time.monotonic() < ends, "it was not told"
+        until(lambda: nobody is None or nobody.getvalue())
 
 
-def test_the_line_names_the_holders_and_since_when(
-    store: Operations, table: Table, clock: FakeClock
+def test_the_line_names_the_holders_and_since_when_or_says_that_they_are_unknown(
+    store: Operations, table: Table, lister: LockClient
 ) -> None:
-    with client_of(table, clock) as locks:
-        assert run.waits_for(locks, LOCK, seconds=60) == ""
-        store.acquire(acquire("anna", limit=2))
-        store.acquire(acquire("berta", limit=2))
-        writes = table.writes()
-        found = re.fullmatch(HELD, run.waits_for(locks, LOCK, seconds=60))
-        assert found is not None
-        assert found.groups() == ("anna +1", "`fairlock show nightly-report` tells more")
-        assert table.writes() == writes
-
-
-def test_a_table_that_does_not_answer_is_told_too(table: Table, clock: FakeClock) -> None:
-    with client_of(table, clock) as locks:
-        table.outage = lost_reply()
-        line = run.waits_for(locks, LOCK, seconds=60)
-    assert line.startswith(f"{WAITS}who holds it is unknown: ")
+    assert run.waits_for(lister, LOCK, seconds=60) == ""
+    for name in ("anna", "berta"):
+        store.acquire(acquire(name, limit=2))
+    writes = table.writes()
+    found = re.fullmatch(HELD, run.waits_for(lister, LOCK, seconds=60))
+    assert found is not None
+    assert found.groups() == ("anna +1", "`fairlock show nightly-report` tells more")
+    assert table.writes() == writes
+    table.outage = lost_reply()
+    unknown = run.waits_for(lister, LOCK, seconds=60)
+    assert unknown.startswith(f"{WAITS}who holds it is unknown: ")
 
 
 @pytest.mark.parametrize(
@@ -206,22 +200,16 @@ def test_it_waits_for_as_long_as_it_is_told_or_as_a_client_does_and_says_so(
     fairlock: Run,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    waits: list[object] = []
-
-    @contextmanager
-    def told_of_a_wait(_after: float, _end: str, line: Any, **_more: object) -> Iterator[None]:  # noqa: ANN401 - a function
-        line()
-        yield
-
-    def take(_client: LockClient, _name: str, **wanted: object) -> Lock:
-        waits.append(wanted["max_wait"])
-        raise LockWaitTimeout
-
-    monkeypatch.setattr(run, "waits_for", lambda *_, seconds: waits.append(seconds))
-    monkeypatch.setattr(run, "told_of_a_wait", told_of_a_wait)
-    monkeypatch.setattr(LockClient, "acquire", take)
+    told, waits_for = Mock(return_value=nullcontext()), Mock()
+    acquire = Mock(side_effect=LockWaitTimeout)
+    monkeypatch.setattr(run, "told_of_a_wait", told)
+    monkeypatch.setattr(run, "waits_for", waits_for)
+    monkeypatch.setattr(LockClient, "acquire", acquire)
     assert fairlock(f"run x {option} -- true").status == exit_codes.TAKEN
-    assert waits == [seconds, asked]
+    _, _, line = told.call_args.args
+    line()
+    assert waits_for.call_args.kwargs["seconds"] == seconds
+    assert acquire.call_args.kwargs["max_wait"] == asked
 
 
 def test_who_reads_no_terminal_is_told_of_the_wait_and_of_its_end(

@@ -7,8 +7,9 @@ import io
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
@@ -21,31 +22,19 @@ from tests.support.faulty_table import ENDPOINT
 from tests.unit.cli.conftest import CALLER, Account, Run
 from tests.unit.client.doubles import Table
 
-
-@dataclass
-class Person:
-    """Sits at the terminal, and answers when something else has happened."""
-
-    answer: str
-    meanwhile: Callable[[], object]
-
-    def isatty(self) -> bool:
-        return True
-
-    def readline(self, *_size: int) -> str:
-        self.meanwhile()
-        return f"{self.answer}\n"
-
-
 Answers = Callable[..., None]
 
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
-    """Puts a person at the terminal, who answers once."""
+    """Puts a person at the terminal, who answers once, when something else has happened."""
 
     def sit_down(answer: str, meanwhile: Callable[[], object] = lambda: None) -> None:
-        monkeypatch.setattr("sys.stdin", Person(answer, meanwhile))
+        def readline(*_size: int) -> str:
+            meanwhile()
+            return f"{answer}\n"
+
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True, readline=readline))
 
     return sit_down
 
@@ -222,11 +211,7 @@ def test_who_releases_is_the_principal_and_the_user_of_the_machine(
     assert who() == f"{CALLER} (olga@laptop)"
     account.fails = {"get_caller_identity": EndpointConnectionError(endpoint_url="sts")}
     assert who() == "olga@laptop"
-
-    def no_user() -> str:
-        raise KeyError
-
-    monkeypatch.setattr(getpass, "getuser", no_user)
+    monkeypatch.setattr(getpass, "getuser", Mock(side_effect=KeyError))
     assert who() == "unknown user@laptop"
 
 

@@ -11,20 +11,22 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from botocore.exceptions import NoCredentialsError
 
-from fairlock import Lock, LockClient, create_table
+from fairlock import Lock, LockClient
 from fairlock.cli import exit_codes
 from fairlock.cli.child_process import Interrupted, InterruptibleClock, SignalPipe
 from fairlock.cli.target import rate_of
 from fairlock.errors import LockStoreUnavailable
 from fairlock.names import HELD_LOCKS_VARIABLE
 from tests.support import LOCK, Operations, acquire, release
-from tests.support.faulty_table import client_error
+from tests.support.faulty_table import client_error, refusal
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fleet import TABLE, Fleet, ForkedProcess, outcome, until
+from tests.unit.cli.fleet import Fleet, ForkedProcess, outcome, until
+from tests.unit.client.doubles import Table
 
 ALONE = "mkdir $0 || exit 3; until [ -e go ]; do sleep 0.02; done; rmdir $0"
 """Fails if another caller is at it."""
@@ -92,24 +94,22 @@ def test_a_lock_is_renewed_for_as_long_as_the_command_runs_and_others_see_whose_
     assert (first.owner_name, first.data) == ("nightly job", '{"host":7}')
 
 
-def test_signals_are_passed_on_and_the_commands_answer_is_the_status(fleet: Fleet) -> None:
-    process = fleet.started("run signalled -- sh -c", TRAPPING)
-    process.send_signal(signal.SIGINT)
-    fleet.file("interrupted")
-    process.send_signal(signal.SIGTERM)
-    assert outcome(process)[:2] == (3, "stopped\n")
-    assert fleet.state("signalled").held == 0
-
-
-def test_a_signal_that_is_ignored_from_the_start_stays_ignored(fleet: Fleet) -> None:
-    """As with `nohup` and for the background jobs of a shell. The control is the test above."""
-    words = ["-m", "fairlock", "run", "ignoring", "--", "sh", "-c", TRAPPING]
-    process = fleet.popen(["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, *words])
+@pytest.mark.parametrize("ignored", [False, True])
+def test_signals_are_passed_on_unless_they_are_ignored_from_the_start(
+    fleet: Fleet, *, ignored: bool
+) -> None:
+    """As with `nohup` and for the background jobs of a shell."""
+    words = [sys.executable, "-m", "fairlock", "run", "signalled", "--", "sh", "-c", TRAPPING]
+    first = 'trap "" INT; ' if ignored else ""
+    process = fleet.popen(["sh", "-c", f'{first}exec "$@"', "sh", *words])
     fleet.file("ready")
     process.send_signal(signal.SIGINT)
+    if not ignored:
+        fleet.file("interrupted")
     process.send_signal(signal.SIGTERM)
     assert outcome(process)[:2] == (3, "stopped\n")
-    assert not (fleet.home / "interrupted").exists()
+    assert (fleet.home / "interrupted").exists() is not ignored
+    assert fleet.state("signalled").held == 0
 
 
 def test_what_a_failed_test_leaves_running_is_ended(fleet: Fleet) -> None:
@@ -171,22 +171,16 @@ def clock(signals: SignalPipe) -> InterruptibleClock:
 
 
 @pytest.mark.parametrize("way", ["wait", "alarm"])
-def test_the_first_signal_ends_a_wait_in_the_main_thread(
+def test_the_first_signal_ends_a_wait_in_the_main_thread_and_no_later_one_that_of_the_cleanup(
     clock: InterruptibleClock, way: str
 ) -> None:
+    """What has been interrupted once leaves the queue undisturbed."""
     os.kill(os.getpid(), signal.SIGTERM)
     began = time.monotonic()
     with pytest.raises(Interrupted) as ended:
         (clock if way == "wait" else clock.alarm()).wait(LONG)
     assert ended.value.signal == signal.SIGTERM
     assert time.monotonic() < began + LONG / 2
-
-
-def test_a_signal_does_not_end_the_alarm_of_the_cleanup(clock: InterruptibleClock) -> None:
-    """The control: what has been interrupted once leaves the queue undisturbed."""
-    os.kill(os.getpid(), signal.SIGTERM)
-    with pytest.raises(Interrupted):
-        clock.alarm().wait(LONG)
     os.kill(os.getpid(), signal.SIGTERM)
     clock.alarm().wait(0.01)
 
@@ -223,12 +217,14 @@ def test_another_thread_waits_for_its_alarm_and_no_signal(clock: InterruptibleCl
 # `fairlock run` inside `run`: one lock can only wait for itself, others are nested as usual.
 
 INSIDE = "printenv " + HELD_LOCKS_VARIABLE
+ARN = "arn:aws:dynamodb:us-east-1:123456789012:table/locks"
 
 
 @pytest.mark.parametrize(
     ("outer", "inner", "ended"),
     [
         ("self", "self", (exit_codes.USAGE, "")),  # Without --max-wait, which would be two minutes.
+        ("self, between", f"self --table {ARN}", (exit_codes.USAGE, "")),
         ("self", "self --max-wait 0 --taken-exit-code 9", (9, "")),
         ("outer", "inner", (0, "ran\n")),
         ("pool --limit 2", "pool --limit 2", (0, "ran\n")),
@@ -238,7 +234,7 @@ INSIDE = "printenv " + HELD_LOCKS_VARIABLE
         ("pages --shared", "pages --shared --limit 50", (exit_codes.USAGE, "")),
     ],
 )
-def test_a_wait_for_the_run_around_it_is_refused_at_once_and_no_other(
+def test_a_wait_for_a_run_around_it_is_refused_at_once_and_no_other(
     outer: str,
     inner: str,
     fairlock: Run,
@@ -247,8 +243,9 @@ def test_a_wait_for_the_run_around_it_is_refused_at_once_and_no_other(
     *,
     ended: tuple[int, str],
 ) -> None:
-    name, _, option = outer.partition(" ")
-    monkeypatch.setenv(HELD_LOCKS_VARIABLE, fairlock(f"run {outer} -- {INSIDE}").out)
+    for line in outer.split(", "):
+        monkeypatch.setenv(HELD_LOCKS_VARIABLE, fairlock(f"run {line} -- {INSIDE}").out)
+    name, _, option = outer.partition(", ")[0].partition(" ")
     held = {"--shared": {"shared": True, "limit": 20}, "--limit 2": {"limit": 2}}.get(option, {})
     store.acquire(acquire("outer", lock_name=name, **held))
     answer = fairlock(f"run {inner} -- echo ran")
@@ -264,13 +261,6 @@ def test_without_the_variable_it_waits_for_itself(fairlock: Run, store: Operatio
     assert (status, output, "not handed over" in errors) == (exit_codes.TAKEN, "", True)
 
 
-def test_it_is_refused_by_the_arn_of_the_table_and_two_levels_below(fleet: Fleet) -> None:
-    table = f"arn:aws:dynamodb:us-east-1:000000000000:table/{TABLE}"
-    run = f"{sys.executable} -m fairlock run"
-    ended = fleet.run(f"run deep -- {run} between -- {run} deep --table {table} -- echo ran")
-    assert ended[:2] == (exit_codes.USAGE, "")
-
-
 @pytest.mark.parametrize("told", ["ended", "spoilt"])
 def test_what_a_run_that_is_over_has_left_in_the_environment_refuses_nothing(
     fleet: Fleet, told: str
@@ -284,28 +274,22 @@ def test_what_a_run_that_is_over_has_left_in_the_environment_refuses_nothing(
 
 # A release that fails is told, and the command's status stands.
 
-ENDS_WHEN_TOLD = "until [ -e gone ]; do sleep 0.02; done; exit $0"
-TOLD = "is not released, its lease ends it"
+
+TOLD = "fairlock: lock 'x' is not released, its lease ends it: "
 
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_table_that_is_gone_after_the_command_has_run_is_told_beside_its_status(
-    fleet: Fleet, status: int
+    status: int, fairlock: Run, table: Table
 ) -> None:
-    """The control is a lock that cannot be acquired: 78, and the command is not started."""
-    words = ("run x --table short-lived -- sh -c", ENDS_WHEN_TOLD, str(status))
-    create_table(fleet.dynamodb, "short-lived")
-    process = fleet.start(*words)
-    until(lambda: fleet.dynamodb.scan(TableName="short-lived")["Count"])
-    fleet.dynamodb.delete_table(TableName="short-lived")
-    (fleet.home / "gone").touch()
-    ended, _, errors = outcome(process)
-    [told] = errors.splitlines()
-    assert ended == status
-    assert told.startswith(f"fairlock: lock 'x' {TOLD}")
-    assert "ResourceNotFoundException" in told
-    ended, _, errors = fleet.run(*words)
-    assert (ended, errors.count(TOLD)) == (78, 0)
+    def vanish(_name: str, _request: object) -> None:
+        table.outage = refusal("ResourceNotFoundException") if table.writes() else None
+
+    table.before = vanish
+    ended, output, errors = fairlock(f"run x -- sh -c 'echo ran; exit {status}'")
+    assert (ended, output, errors.count("\n")) == (status, "ran\n", 1)
+    assert errors.startswith(TOLD)
+    assert "ResourceNotFoundException" in errors
 
 
 @pytest.mark.parametrize(
@@ -316,12 +300,8 @@ def test_a_table_that_is_gone_after_the_command_has_run_is_told_beside_its_statu
 def test_whatever_a_release_raises_the_status_is_the_commands(
     error: Exception, fairlock: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_lock: Lock) -> bool:
-        raise error
-
-    monkeypatch.setattr(Lock, "release", refuse)
-    told = f"fairlock: lock 'x' {TOLD}: {error}\n"
-    assert fairlock("run x -- sh -c 'echo ran; exit 3'") == (3, "ran\n", told)
+    monkeypatch.setattr(Lock, "release", Mock(side_effect=error))
+    assert fairlock("run x -- sh -c 'echo ran; exit 3'") == (3, "ran\n", f"{TOLD}{error}\n")
 
 
 @pytest.mark.parametrize("status", [0, 3])

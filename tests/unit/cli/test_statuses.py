@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 
 import pytest
@@ -12,13 +11,10 @@ from fairlock.aws.retry import raise_if_unknown
 from fairlock.cli import exit_codes
 from fairlock.cli.target import Target
 from testbed.localaws import LocalAws
-from tests.support import LOCK, FakeClock, Operations, acquire, owner
+from tests.support import LOCK, Operations, acquire, owner
 from tests.support.faulty_table import ENDPOINT, client_error
 from tests.unit.cli.conftest import PLACE, Account, Run
 from tests.unit.cli.fleet import Fleet
-
-run = importlib.import_module("fairlock.cli.run")
-"""The module: the package has nothing else of that name, but the module has a function."""
 
 COMMAND = "must follow --, with nothing but NAME and options before it: fairlock"
 READS = "only_newest: must be left out with shared: readers hold the lock side by side (got 7)"
@@ -91,14 +87,14 @@ def test_wrong_usage_is_64_and_nothing_is_asked(
     assert told in " ".join(errors.split())
 
 
-NOT_STARTED = [
-    ("nosuch", 127, "No such file"),
-    ("/dev/null", 126, "Permission denied"),
-    ("echo hi", 127, "; 'echo hi' is one word: give the words separately, or use sh -c"),
-]
-
-
-@pytest.mark.parametrize(("command", "status", "told"), NOT_STARTED)
+@pytest.mark.parametrize(
+    ("command", "status", "told"),
+    [
+        ("nosuch", 127, "No such file"),
+        ("/dev/null", 126, "Permission denied"),
+        ("echo hi", 127, "; 'echo hi' is one word: give the words separately, or use sh -c"),
+    ],
+)
 def test_a_command_that_cannot_be_started_is_told_as_shells_do(
     command: str, status: int, told: str, fairlock: Run, fleet: Fleet
 ) -> None:
@@ -124,16 +120,6 @@ def test_a_superseded_command_is_not_started_and_has_a_status_of_its_own(fairloc
     assert fairlock("run newest --only-newest 6 --superseded-exit-code 0 -- false").status == 0
     assert fairlock("run newest --only-newest now -- true").status == 0
     assert "newest version granted: 1" in fairlock("show newest").out
-
-
-def test_the_lock_of_a_holder_that_vanished_is_taken_at_the_first_attempt_after_its_lease(
-    fairlock: Run, store: Operations, clock: FakeClock
-) -> None:
-    """The control is the attempt before."""
-    store.acquire(acquire("anna", lease_ms=6_000))
-    assert fairlock(f"run {LOCK} --max-wait 0 -- true").status == exit_codes.TAKEN
-    clock.advance(9)
-    assert fairlock(f"run {LOCK} --max-wait 0 -- true").status == 0
 
 
 # A table that does not answer, refuses, or is not there.

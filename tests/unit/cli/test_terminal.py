@@ -135,24 +135,27 @@ def test_others_in_the_pipeline_that_ask_meanwhile_are_stopped_and_the_lock_is_r
     assert (fleet.home / "told").read_text() == "other got two\n"
 
 
-@pytest.mark.parametrize("redirected", ["", "</dev/null"])
+RUN_WORKS = '$RUN z --lease 2 -- $PYTHON "$WORKS"'
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (RUN_WORKS, 5),
+        (f"{RUN_WORKS} </dev/null", 5),
+        ('$PYTHON "$WORKS"', 128 + signal.SIGTSTP),  # The control: it is not under a lock.
+    ],
+)
 def test_ctrl_z_suspends_neither_the_command_nor_the_renewal_of_its_lock(
-    redirected: str, fleet: Fleet, at_a_terminal: AtATerminal
+    line: str, status: int, fleet: Fleet, at_a_terminal: AtATerminal
 ) -> None:
-    process = at_a_terminal(f'$RUN z --lease 2 -- $PYTHON "$WORKS" {redirected}')
+    process = at_a_terminal(line)
     fleet.file("ready")
     type_in(process, CTRL_Z)
-    until_renewed(fleet, "z")
-    (fleet.home / "enough").touch()
-    assert outcome(process)[0] == 5
-
-
-def test_ctrl_z_suspends_what_is_not_under_a_lock(fleet: Fleet, at_a_terminal: AtATerminal) -> None:
-    """The control."""
-    process = at_a_terminal('$PYTHON "$WORKS"')
-    fleet.file("ready")
-    type_in(process, CTRL_Z)
-    assert outcome(process)[0] == 128 + signal.SIGTSTP
+    if status == 5:
+        until_renewed(fleet, "z")
+        (fleet.home / "enough").touch()
+    assert outcome(process)[0] == status
 
 
 def test_a_terminal_that_controls_another_session_is_left_alone(fleet: Fleet) -> None:

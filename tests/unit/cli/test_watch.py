@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
@@ -17,26 +18,14 @@ from fairlock import LockClient, LockDescription
 from fairlock.cli.listing import list_locks, reader, watch
 from tests.support import FakeClock, Operations, acquire, release, store_over
 from tests.support.faulty_table import lost_reply
-from tests.unit.cli.conftest import (
-    PLACE,
-    client_of,
-    pipe,
-    shown_lines,
-    terminal,
-    text_of,
-)
+from tests.unit.cli.conftest import PLACE, client_of, pipe, shown_lines, terminal, text_of
 from tests.unit.client.doubles import Table
 
 Step = Callable[[], object]
 
 
-@pytest.fixture
-def locks(table: Table, clock: FakeClock) -> LockClient:
-    return client_of(table, clock)
-
-
 def watched(
-    locks: LockClient,
+    lister: LockClient,
     console: Console,
     clock: FakeClock,
     *steps: Step,
@@ -44,7 +33,7 @@ def watched(
     as_json: bool = False,
 ) -> None:
     """Reads before the first step, and after each."""
-    read, rest = reader(locks, list(names), None), list(steps)
+    read, rest = reader(lister, list(names), None), list(steps)
 
     def read_before_step() -> Iterable[LockDescription]:
         try:
@@ -59,11 +48,11 @@ def watched(
 
 @pytest.mark.parametrize("names", [(), ("a",)], ids=["all", "by name"])
 def test_in_a_pipe_each_change_is_a_line_and_what_stays_is_none(
-    locks: LockClient, store: Operations, clock: FakeClock, names: tuple[str, ...]
+    lister: LockClient, store: Operations, clock: FakeClock, names: tuple[str, ...]
 ) -> None:
     console = pipe()
     watched(
-        *(locks, console, clock),
+        *(lister, console, clock),
         lambda: store.acquire(acquire("anna", lock_name="a")),
         lambda: None,
         lambda: store.acquire(acquire("ben", lock_name="a", waits=True)),
@@ -83,12 +72,12 @@ def test_in_a_pipe_each_change_is_a_line_and_what_stays_is_none(
 
 
 def test_a_terminal_shows_the_present(
-    locks: LockClient, store: Operations, clock: FakeClock
+    lister: LockClient, store: Operations, clock: FakeClock
 ) -> None:
     for width in (80, 120):
         console = terminal(width)
         store.acquire(acquire("anna", lock_name=f"a{width}"))
-        watched(locks, console, clock, lambda: store.acquire(acquire("ben", lock_name="b")))
+        watched(lister, console, clock, lambda: store.acquire(acquire("ben", lock_name="b")))
         assert "every 5 s; Ctrl-C ends" in text_of(console)
         assert f"a{width}" in text_of(console)
         assert all(len(line) <= width + 20 for line in shown_lines(console))
@@ -99,42 +88,36 @@ CONSOLES = pytest.mark.parametrize("console_of", [pipe, lambda: terminal(200)])
 
 @CONSOLES
 def test_a_table_that_does_not_answer_is_told_and_read_again(
-    locks: LockClient, table: Table, clock: FakeClock, console_of: Callable[[], Console]
+    lister: LockClient, table: Table, clock: FakeClock, console_of: Callable[[], Console]
 ) -> None:
     console = console_of()
 
     def answers(outage: Exception | None) -> Step:
         return lambda: setattr(table, "outage", outage)
 
-    watched(locks, console, clock, answers(lost_reply()), answers(None))
+    watched(lister, console, clock, answers(lost_reply()), answers(None))
     assert text_of(console).count("no answer: the lock table did not answer") == 1
 
 
-class InterruptedClock(FakeClock):
-    """The first wait is ended by Ctrl-C."""
-
-    def wait(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        raise KeyboardInterrupt
-
-
 @CONSOLES
-def test_ctrl_c_ends_it_cleanly(locks: LockClient, console_of: Callable[[], Console]) -> None:
-    clock = InterruptedClock()
-    assert watch(reader(locks, [], None), console_of(), clock, every=5) == 0
-    assert clock.waits == [5]
+def test_ctrl_c_ends_it_cleanly(
+    lister: LockClient, clock: FakeClock, console_of: Callable[[], Console]
+) -> None:
+    interrupted = Mock(wraps=clock, wait=Mock(side_effect=KeyboardInterrupt))
+    assert watch(reader(lister, [], None), console_of(), interrupted, every=5) == 0
+    interrupted.wait.assert_called_once_with(5)
 
 
 @CONSOLES
 def test_as_json_each_change_is_an_object_and_a_free_lock_has_no_holders(
-    locks: LockClient,
+    lister: LockClient,
     store: Operations,
     clock: FakeClock,
     console_of: Callable[[], Console],
 ) -> None:
     console = console_of()
     watched(
-        *(locks, console, clock),
+        *(lister, console, clock),
         lambda: store.acquire(acquire("anna", lock_name="a")),
         lambda: None,
         lambda: store.release(release("anna", lock_name="a")),
@@ -148,32 +131,28 @@ def test_as_json_each_change_is_an_object_and_a_free_lock_has_no_holders(
     assert told[0].keys() == told[1].keys()
 
 
-# What `fairlock ls` and `watch` show, as pictures: `python -m tests.unit.cli.test_watch`.
-#
-# The commands draw on a terminal in memory; the locks are in memory. The picture of `watch` is in
-# docs/command-line.md.
+# What `fairlock watch` shows, as the picture in docs/command-line.md. The locks are in memory.
 
 PICTURE: Final = Path(__file__).resolve().parents[3] / "docs" / "images" / "watch.svg"
-WIDTHS: Final = (80, 120)
 _ERASE_LINE: Final = "\x1b[2K"
 _SHOW_CURSOR: Final = "\x1b[?25h"
 _MACHINE: Final = "arn:aws:states:us-east-1:123456789012:execution:Billing"
 
 
-def draw(command: str, width: int) -> str:
-    """A picture of the command on a terminal so wide, as SVG."""
+def drawn(width: int) -> Text:
+    """What it has drawn last on a terminal so wide: each drawing erases the one before."""
     locks, clock = _locks()
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="standard")
-    if command == "ls":
-        list_locks(locks, console, PLACE, prefix=None, waiting=False, free=False, as_json=False)
-    else:
-        watch(reader(locks, [], None), console, clock, every=5, times=1)
-    # Each drawing of `watch` erases the one before, line by line.
+    watch(reader(locks, [], None), console, clock, every=5, times=1)
     last = text_of(console).rpartition(_ERASE_LINE)[2]
-    recorder = Console(file=io.StringIO(), width=width, record=True, force_terminal=True)
-    recorder.print(Text.from_ansi(last.removesuffix(_SHOW_CURSOR).rstrip()))
-    picture = recorder.export_svg(title=f"fairlock {command}", unique_id=f"{command}-{width}")
-    return re.sub(r"\s*@font-face \{.*?\}", "", picture, flags=re.DOTALL)  # From the internet.
+    return Text.from_ansi(last.removesuffix(_SHOW_CURSOR).rstrip())
+
+
+def picture() -> str:
+    recorder = Console(file=io.StringIO(), width=80, record=True, force_terminal=True)
+    recorder.print(drawn(80))
+    svg = recorder.export_svg(title="fairlock watch", unique_id="watch-80")
+    return re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # From the internet.
 
 
 def _locks() -> tuple[LockClient, FakeClock]:
@@ -201,15 +180,16 @@ def _locks() -> tuple[LockClient, FakeClock]:
 
 def test_the_picture_in_the_document_is_what_watch_shows_today() -> None:
     """Run `python -m tests.unit.cli.test_watch` after a change of the table."""
-    assert draw("watch", 80) == PICTURE.read_text()
+    assert picture() == PICTURE.read_text()
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [80, 120])
 def test_ls_shows_the_same_rows_as_watch(width: int) -> None:
-    cells = ["customer/1234", "Billing:run-1", "1/1", "3/5", "over", "4m&#160;00s"]
-    for command in ("ls", "watch"):
-        assert [cell for cell in cells if cell not in draw(command, width)] == []
+    console = terminal(width)
+    list_locks(_locks()[0], console, PLACE, prefix=None, waiting=False, free=False, as_json=False)
+    rows = [line.rstrip() for line in drawn(width).plain.splitlines()]
+    assert shown_lines(console) == rows[-len(shown_lines(console)) :]
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(draw("watch", 80))
+    PICTURE.write_text(picture())

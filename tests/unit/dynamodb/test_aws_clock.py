@@ -29,29 +29,28 @@ def learn(clock: FakeClock, aws: AwsClock, ms: int, **headers: str) -> int | Non
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+def aws(clock: FakeClock) -> AwsClock:
+    return AwsClock(clock)
 
 
-def test_before_the_first_answer_the_wall_clock_is_all_there_is(clock: FakeClock) -> None:
-    aws = AwsClock(clock)
+def test_before_the_first_answer_the_wall_clock_is_all_there_is(
+    clock: FakeClock, aws: AwsClock
+) -> None:
     assert (aws.now_ms(), aws.earliest_ms(), aws.latest_ms()) == (clock.wall_ms(), None, None)
 
 
 @pytest.mark.parametrize(("skew_ms", "guess_ms"), [(-240_000, 0), (250, 250), (240_000, 1_000)])
 def test_a_wall_clock_counts_as_far_as_the_date_allows(
-    clock: FakeClock, skew_ms: int, guess_ms: int
+    clock: FakeClock, aws: AwsClock, skew_ms: int, guess_ms: int
 ) -> None:
     clock.skew_ms = skew_ms
-    aws = AwsClock(clock)
     assert learn(clock, aws, START_MS) == START_MS
     assert aws.now_ms() == START_MS + guess_ms
     assert (aws.earliest_ms(), aws.latest_ms()) == (START_MS - 500, START_MS + 1_500)
 
 
-def test_answers_narrow_what_is_possible(clock: FakeClock) -> None:
+def test_answers_narrow_what_is_possible(clock: FakeClock, aws: AwsClock) -> None:
     clock.skew_ms = -240_000
-    aws = AwsClock(clock)
     clock.advance(0.6)
     learn(clock, aws, START_MS)
     clock.advance(0.5)
@@ -60,8 +59,9 @@ def test_answers_narrow_what_is_possible(clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize("moved", ["the wall clock was set", "the machine was frozen"])
-def test_an_estimate_is_dropped_if_our_clocks_disagree(clock: FakeClock, moved: str) -> None:
-    aws = AwsClock(clock)
+def test_an_estimate_is_dropped_if_our_clocks_disagree(
+    clock: FakeClock, aws: AwsClock, moved: str
+) -> None:
     learn(clock, aws, START_MS)
     clock.skew_ms += 60_000 if moved == "the machine was frozen" else -7_200_000
     assert (aws.now_ms(), aws.earliest_ms()) == (clock.wall_ms(), None)
@@ -69,8 +69,9 @@ def test_an_estimate_is_dropped_if_our_clocks_disagree(clock: FakeClock, moved: 
     assert aws.earliest_ms() == START_MS - 500
 
 
-def test_an_answer_that_contradicts_what_was_known_is_believed(clock: FakeClock) -> None:
-    aws = AwsClock(clock)
+def test_an_answer_that_contradicts_what_was_known_is_believed(
+    clock: FakeClock, aws: AwsClock
+) -> None:
     learn(clock, aws, START_MS)
     learn(clock, aws, START_MS + 3_600_000)
     assert aws.earliest_ms() == START_MS + 3_600_000 - 500
@@ -87,18 +88,16 @@ def test_an_answer_that_contradicts_what_was_known_is_believed(clock: FakeClock)
     ],
     ids=str,
 )
-def test_a_date_that_is_not_of_dynamodb_is_none(clock: FakeClock, headers: dict[str, str]) -> None:
-    aws = AwsClock(clock)
+def test_a_date_that_is_not_of_dynamodb_is_none(aws: AwsClock, headers: dict[str, str]) -> None:
     response = answer(START_MS, **headers)
     assert aws.date_ms(response, sent=0.0, endpoint_url=AWS) is None
     assert aws.earliest_ms() is None
 
 
 def test_elsewhere_the_systems_clock_takes_its_place_and_the_log_says_so_once(
-    clock: FakeClock, caplog: pytest.LogCaptureFixture
+    clock: FakeClock, aws: AwsClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock.skew_ms = 700
-    aws = AwsClock(clock)
     with caplog.at_level(logging.INFO, "fairlock"):
         for _ in range(3):
             assert aws.date_ms({}, sent=0.0, endpoint_url=ELSEWHERE) == START_MS + 700
@@ -111,8 +110,7 @@ def test_who_wants_the_systems_clock_gets_it_whatever_the_date(clock: FakeClock)
     assert learn(clock, aws, START_MS + 3_600_000) == START_MS
 
 
-def test_a_copy_goes_on_by_itself_as_after_a_fork(clock: FakeClock) -> None:
-    aws = AwsClock(clock)
+def test_a_copy_goes_on_by_itself_as_after_a_fork(clock: FakeClock, aws: AwsClock) -> None:
     learn(clock, aws, START_MS)
     child = copy.copy(aws)
     learn(clock, child, START_MS + 3_600_000)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import (
-    ClientError,
     ConnectionClosedError,
     HTTPClientError,
     ReadTimeoutError,
@@ -34,6 +32,7 @@ from tests.support.faulty_table import (
     refusal,
 )
 from tests.support.store_bench import Bench
+from tests.unit.client.doubles import Table
 
 ACCOUNT = "123456789012"
 Reaction = Callable[[str], AWSResponse]
@@ -146,31 +145,15 @@ def test_a_client_prefers_the_endpoint_of_its_account(
 # class that another thread's `client.exceptions` does not have.
 
 
-class Twice(ClientError):  # noqa: N818 - as boto3 names its own
-    """An error of a class that no one knows by name."""
+OTHERS: Any = SimpleNamespace(
+    ConditionalCheckFailedException=KeyError, TransactionCanceledException=KeyError
+)
+"""Classes of errors, of which the client raises none."""
 
 
-@dataclass
-class OtherClasses:
-    """A client that raises each error as another class, with the same code and content."""
-
-    inner: MemoryTable = field(default_factory=MemoryTable)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the table has
-        attribute = getattr(self.inner, name)
-        if not callable(attribute) or name == "exceptions":
-            return attribute
-
-        def call(**request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
-            try:
-                return attribute(**request)
-            except ClientError as error:
-                raise Twice(error.response, error.operation_name) from None
-
-        return call
-
-
-@pytest.mark.parametrize("client", [MemoryTable(), OtherClasses()], ids=["usual", "twice"])
+@pytest.mark.parametrize(
+    "client", [MemoryTable(), MemoryTable(exceptions=OTHERS)], ids=["usual", "twice"]
+)
 def test_a_false_condition_is_an_answer_whatever_the_class_of_its_error(client: Any) -> None:  # noqa: ANN401 - a DynamoDB client
     bench = Bench(client, FakeClock())
     bench.grant("anna")
@@ -204,22 +187,14 @@ def test_a_removal_of_many_that_is_cancelled_as_invalid_is_a_defect(bench: Bench
     assert bench.waiters() == ["ben", "carl"]
 
 
-def test_every_read_is_strongly_consistent(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_read_is_strongly_consistent(clock: FakeClock) -> None:
     consistent: dict[str, bool] = {}
-
-    def noted(name: str) -> Callable[..., Any]:
-        send = getattr(bench.client, name)
-
-        def read(**request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
-            consistent[name] = request.get("ConsistentRead", False)
-            return send(**request)
-
-        return read
-
-    for name in READS:
-        monkeypatch.setattr(bench.client, name, noted(name))
-    bench.ask("anna")
-    store = bench.store()
+    table = Table(clock)
+    table.before = lambda name, request: consistent.update(
+        {name: request.get("ConsistentRead", False)} if name in READS else {}
+    )
+    store = store_over(table, clock)
+    store.acquire(acquire("anna"))
     assert (store.read_state(LOCK).held, len(list(store.list_locks()))) == (1, 1)
     store.read_lock(LOCK)
     assert consistent == dict.fromkeys(READS, True)

@@ -7,12 +7,13 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from botocore.awsrequest import AWSPreparedRequest
 from botocore.exceptions import ClientError
 
 from fairlock import InvalidRequest, LockClient, create_table
 from testbed.localaws import LocalAws
 from tests.support import FakeClock, create_lock_table
-from tests.support.faulty_table import At, Fault, FaultyTable, client_error, fault
+from tests.support.faulty_table import Fault, FaultyTable, client_error, fault
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -42,15 +43,8 @@ LOCK_TABLE = {
 }
 
 
-def requests_of(client: DynamoDBClient, *operations: str) -> list[str]:
-    """Those of these operations that are sent from now on."""
-    sent: list[str] = []
-    for operation in operations:
-        client.meta.events.register(
-            f"before-send.dynamodb.{operation}",
-            lambda operation=operation, **_: sent.append(operation),
-        )
-    return sent
+def operation_of(request: AWSPreparedRequest) -> str:
+    return str(request.headers["X-Amz-Target"]).rpartition(".")[2].rstrip("'")
 
 
 @pytest.fixture
@@ -84,20 +78,19 @@ def test_a_later_call_adds_what_is_missing_and_none_switches_it_off(
         assert described(dynamodb, "new-locks") == {**LOCK_TABLE, **kept}
 
 
-def test_ttl_is_not_enabled_twice_because_dynamodb_refuses_that(dynamodb: DynamoDBClient) -> None:
-    calls = requests_of(dynamodb, "UpdateTimeToLive")
-    for _ in range(2):
-        create_table(dynamodb, "new-locks")
-    assert calls == ["UpdateTimeToLive"]
-
-
-def test_protection_is_switched_on_once_and_waited_for(dynamodb: DynamoDBClient) -> None:
+def test_ttl_and_protection_are_switched_on_once_and_protection_is_waited_for(
+    dynamodb: DynamoDBClient,
+) -> None:
+    """DynamoDB refuses to enable TTL twice."""
+    calls: list[str] = []
+    dynamodb.meta.events.register(
+        "before-send.dynamodb", lambda request, **_: calls.append(operation_of(request))
+    )
     create_table(dynamodb, "new-locks")
-    calls = requests_of(dynamodb, "UpdateTable", "DescribeTable")
     create_table(dynamodb, "new-locks", deletion_protection=True)
     assert calls[-2:] == ["UpdateTable", "DescribeTable"]
     create_table(dynamodb, "new-locks", deletion_protection=True)
-    assert calls.count("UpdateTable") == 1
+    assert (calls.count("UpdateTable"), calls.count("UpdateTimeToLive")) == (1, 1)
 
 
 @pytest.mark.parametrize("others", [True, False], ids=["others are faster", "no one protects it"])
@@ -162,26 +155,32 @@ def test_several_processes_may_make_it_at_once(aws: LocalAws) -> None:
     assert ttl["TimeToLiveStatus"] == "ENABLED"
 
 
-def without_backups(at: At = ()) -> Fault:
-    """DynamoDB enables the backups of a new table at some time."""
-    error = client_error("ContinuousBackupsUnavailableException")
-    return fault(error, at, of=("update_continuous_backups",))
+@pytest.fixture
+def no_backups(dynamodb: DynamoDBClient) -> Fault:
+    """DynamoDB enables the backups of a new table at some time; it stands without them.
 
-
-def test_recovery_is_asked_for_until_the_new_table_has_backups(dynamodb: DynamoDBClient) -> None:
-    """DynamoDB API reference, UpdateContinuousBackups, ContinuousBackupsUnavailableException."""
+    DynamoDB API reference, UpdateContinuousBackups, ContinuousBackupsUnavailableException.
+    """
     create_table(dynamodb, "new-locks")
-    clock = FakeClock()
-    slow: Any = FaultyTable(dynamodb, without_backups(range(1, 20)))
+    return fault(
+        client_error("ContinuousBackupsUnavailableException"), of=("update_continuous_backups",)
+    )
+
+
+def test_recovery_is_asked_for_until_the_new_table_has_backups(
+    dynamodb: DynamoDBClient, no_backups: Fault, clock: FakeClock
+) -> None:
+    no_backups.at = range(1, 20)
+    slow: Any = FaultyTable(dynamodb, no_backups)
     create_table(slow, "new-locks", point_in_time_recovery=True, clock=clock)
     assert len(slow.calls) == 20
     assert described(dynamodb, "new-locks") == {**LOCK_TABLE, "recovery": "ENABLED"}
 
 
-def test_recovery_is_not_asked_for_for_ever(dynamodb: DynamoDBClient) -> None:
-    create_table(dynamodb, "new-locks")
-    clock = FakeClock()
-    never: Any = FaultyTable(dynamodb, without_backups())
+def test_recovery_is_not_asked_for_for_ever(
+    dynamodb: DynamoDBClient, no_backups: Fault, clock: FakeClock
+) -> None:
+    never: Any = FaultyTable(dynamodb, no_backups)
     began = clock.monotonic()
     with pytest.raises(ClientError, match="ContinuousBackupsUnavailable"):
         create_table(never, "new-locks", point_in_time_recovery=True, clock=clock)

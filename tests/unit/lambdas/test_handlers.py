@@ -20,8 +20,8 @@ from fairlock.errors import (
     LockStoreUnavailable,
 )
 from fairlock.protocol.schema import HOLDER_EXPIRES_AT_MS, holder_attribute, lock_key
-from lambdas import acquire, force_release, heartbeat, inspect, reap, release, runtime
-from tests.support import TABLE, LambdaContextStub, lines, logged, metrics, printed, values
+from lambdas import acquire, force_release, heartbeat, inspect, pace, reap, release, runtime
+from tests.support import TABLE, lines, logged, metrics, printed, values
 from tests.support.bad_inputs import (
     ACQUIRES,
     BEAT,
@@ -31,12 +31,13 @@ from tests.support.bad_inputs import (
     RELEASES,
     VALID_EXECUTION,
     VALID_OWNER,
+    BadInput,
 )
 from tests.support.store_bench import FakeWorkflows
+from tests.unit.lambdas.conftest import ANNA, BEN, CONTEXT, WHO, Output
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
 
 Event = dict[str, Any]
 Handler = Callable[[Any, Any], dict[str, Any]]
@@ -45,12 +46,7 @@ HANDLERS: dict[str, Handler] = {
     "heartbeat": heartbeat.handler,
     "release": release.handler,
 }
-Output = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.usefixtures("lambda_environment")
-CONTEXT = LambdaContextStub()
-BY_FORCE = {"requested_by": "olga", "reason": "it hangs"}
-ANNA = {"lock_name": "customer/1", "owner_id": "5f0e7c1e-anna-4c57-9d43-000000000001"}
-BEN = {"lock_name": "customer/1", "owner_id": "77aa01f2-ben_-4a1b-8b1e-000000000002"}
 TOKEN = "task-token-of-ben"
 WAITING = {**BEN, "execution_arn": VALID_EXECUTION}
 WAITS = {**WAITING, "task_token": TOKEN}
@@ -88,9 +84,8 @@ LEFT = [*HELD, (release, ANNA)]
 PASSED_ON = [(acquire, BEN), (release, BEN)]
 WAITED_FOR = [*HELD, (acquire, WAITS)]
 OF_VERSIONS = [
-    (acquire, {**ANNA, "only_newest": 1}),
-    (acquire, {**WAITS, "only_newest": 2}),
-    (acquire, {**CARL, "only_newest": True}),
+    (acquire, {**event, "only_newest": newest})
+    for event, newest in ((ANNA, 1), (WAITS, 2), (CARL, True))
 ]
 FREE, GRANTED, BUSY = {"acquired": True}, {"Granted": 1}, {"Busy": 1}
 RELEASED, NOT_HELD = {"released": True}, {"reason": "NOT_HELD"}
@@ -273,42 +268,94 @@ def test_a_delayed_duplicate_fails_its_task_at_once_instead_of_waiting(
     assert engine.woken == []
 
 
-@pytest.mark.parametrize(
-    ("name", "table"), [("acquire", ACQUIRES), ("heartbeat", HEARTBEATS), ("release", RELEASES)]
-)
-def test_an_invalid_request_writes_nothing_and_logs_nothing_of_its_own(
-    dynamodb: DynamoDBClient, capsys: Output, name: str, table: list[Any]
+def broken(valid: Event, wrong: dict[str, Sequence[object]]) -> list[BadInput]:
+    """Requests of which one field has a wrong value, or is missing."""
+    rows = [(field, {**valid, field: value}) for field in wrong for value in wrong[field]]
+    rows += [(field, {n: v for n, v in valid.items() if n != field}) for field in valid]
+    return [BadInput(event=event, field=field, rule="") for field, event in rows]
+
+
+SECRET = ANNA["owner_id"]
+NO_TABLE = "lock table 'nowhere' in us-east-1: there is no such table"
+OF_PACES: dict[str, Sequence[object]] = {
+    "rate": [
+        *([count, 60] for count in (0, -1, 1.5, True)),
+        *([10, seconds] for seconds in (0, -60, 2_678_401)),
+        *([501, 1], [10], "10/60", 10, {"count": 10}, None),
+    ],
+    "pace_name": ["", "n" * 513, " vendor", 7],
+    "burst": [0, 1_001, "2"],
+    "max_wait_seconds": [-1, 604_801, float("nan")],
+    "reservation_id": ["short"],
+    "lock_name": ["vendor"],
+    "period": [60],
+}
+OF_OPERATORS: dict[str, Sequence[object]] = {
+    "fencing_token": ["7", 0, True, 1.5],
+    "requested_by": ["", "x" * 257],
+    "reason": ["a\nb", None],
+    "lock_name": [""],
+    "owner_id": [SECRET],
+}
+MISSPELLED: dict[str, Sequence[object]] = {
+    "ownerid": [SECRET],
+    "owner_id ": [SECRET],
+    "owner_id": [f"{SECRET}\n"],
+}
+INVALID: dict[str, tuple[Handler, list[BadInput]]] = {
+    "acquire": (acquire.handler, [*ACQUIRES, *NO_OBJECTS]),
+    "heartbeat": (heartbeat.handler, [*HEARTBEATS, *NO_OBJECTS]),
+    "release": (release.handler, [*RELEASES, *NO_OBJECTS, *broken({}, MISSPELLED)]),
+    "force_release": (
+        force_release.handler,
+        broken({"lock_name": "customer/1", "fencing_token": 7, **WHO}, OF_OPERATORS),
+    ),
+    "pace": (pace.handler, broken({"pace_name": "vendor", "rate": [10, 60]}, OF_PACES)),
+    "inspect": (
+        inspect.handler,
+        broken({}, {"lock_name": [7], "prefix": ["\n"], "after": [""], "free": [1], "x": [1]}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_an_invalid_request_is_refused_by_its_field_and_nothing_is_written_logged_or_shown(
+    dynamodb: DynamoDBClient, capsys: Output, name: str
 ) -> None:
-    acquire.handler(dict(NAMED), CONTEXT)
+    handler, table = INVALID[name]
+    acquire.handler(dict(ANNA), CONTEXT)
     before = dynamodb.scan(TableName=TABLE)["Items"]
     capsys.readouterr()
-    for bad in [*table, *NO_OBJECTS]:
-        with pytest.raises(InvalidRequest):
-            HANDLERS[name](bad.event, CONTEXT)
+    for bad in table:
+        with pytest.raises(InvalidRequest) as caught:
+            handler(bad.event, CONTEXT)
+        name = bad.field if bad.field.isidentifier() else f"a field of {len(bad.field)} characters"
+        assert caught.value.field == name, bad.event
+        is_missing = isinstance(bad.event, dict) and bad.field not in bad.event
+        assert caught.value.rule.startswith("is required") == is_missing
+        assert SECRET not in str(caught.value)
     assert dynamodb.scan(TableName=TABLE)["Items"] == before
     assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.usefixtures("over_botocore")
-def test_a_table_that_does_not_answer_is_raised_under_the_name_that_workflows_match_on(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("variable", "value", "error", "told"),
+    [
+        ("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1", LockStoreUnavailable, "did not answer"),
+        ("FAIRLOCK_TABLE_NAME", "nowhere", LockStoreMisconfigured, NO_TABLE),
+    ],
+)
+def test_a_table_without_an_answer_is_raised_under_the_name_that_workflows_match_on(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, error: type[Exception], told: str
 ) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1")
+    monkeypatch.setenv(variable, value)
     monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
     for handler in HANDLERS.values():
-        with pytest.raises(LockStoreUnavailable):
+        with pytest.raises(error, match=told):
             handler(dict(NAMED), CONTEXT)
-    with pytest.raises(LockStoreUnavailable):
-        force_release.handler({"lock_name": "a", "fencing_token": 7, **BY_FORCE}, CONTEXT)
-
-
-@pytest.mark.usefixtures("over_botocore")
-def test_a_missing_table_is_a_defect_and_not_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "nowhere")
-    told = "lock table 'nowhere' in us-east-1: there is no such table"
-    for handler in HANDLERS.values():
-        with pytest.raises(LockStoreMisconfigured, match=told):
-            handler(dict(NAMED), CONTEXT)
+    with pytest.raises(error, match=told):
+        force_release.handler({"lock_name": "a", "fencing_token": 7, **WHO}, CONTEXT)
 
 
 @pytest.mark.usefixtures("over_botocore")
@@ -342,7 +389,7 @@ def test_a_call_sends_the_requests_of_its_operation_and_no_other(
 # Logs of the handlers: JSON lines that say what happened and never who can prove it.
 
 
-@pytest.mark.usefixtures("engine", "outside")
+@pytest.mark.usefixtures("engine", "queue")
 def test_no_line_of_any_operation_holds_an_owner_id_or_a_task_token(capsys: Output) -> None:
     run = {"execution_arn": VALID_EXECUTION}
     made = acquire.handler({"lock_name": "customer/2"}, CONTEXT)["owner_id"]
@@ -350,7 +397,7 @@ def test_no_line_of_any_operation_holds_an_owner_id_or_a_task_token(capsys: Outp
     acquire.handler(dict(BEN), CONTEXT)
     acquire.handler(dict(WAITS), CONTEXT)
     inspect.handler({"lock_name": "customer/1"}, CONTEXT)
-    by_force = {"lock_name": "customer/1", "fencing_token": granted["fencing_token"], **BY_FORCE}
+    by_force = {"lock_name": "customer/1", "fencing_token": granted["fencing_token"], **WHO}
     force_release.handler(by_force, CONTEXT)
     for request in (ANNA, BEN):
         heartbeat.handler(dict(request), CONTEXT)
@@ -388,21 +435,6 @@ def test_an_acquisition_is_named_by_its_lock_and_its_fencing_token(capsys: Outpu
     assert {line["lock_name"] for line in found} == {"customer/1"}
     assert {line["service"] for line in found} == {"fairlock"}
     assert {line["function_request_id"] for line in found} == {CONTEXT.aws_request_id}
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        *({name: ANNA["owner_id"]} for name in ("ownerid", "owner_id ")),
-        {"owner_id": f"{ANNA['owner_id']}\n"},
-    ],
-    ids=["misspelled", "with a space", "one character too many"],
-)
-def test_an_owner_id_that_is_refused_is_not_shown(fields: dict[str, str]) -> None:
-    """It may be the proof of ownership of a lock."""
-    with pytest.raises(InvalidRequest) as caught:
-        release.handler({"lock_name": "x", **fields}, CONTEXT)
-    assert ANNA["owner_id"] not in str(caught.value)
 
 
 @pytest.mark.parametrize("handler", [*HANDLERS.values(), force_release.handler, inspect.handler])

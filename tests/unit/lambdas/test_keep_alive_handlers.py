@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,22 +14,23 @@ from fairlock.store.reap import ExecutionEnded, reap
 from fairlock.wire.answers import release_answer
 from lambdas import acquire, force_release, heartbeat, release
 from lambdas.runtime import lock_context
-from tests.support import TABLE, LambdaContextStub, printed
+from tests.support import TABLE, printed
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION
 from tests.support.store_bench import FakeWorkflows
+from tests.unit.lambdas.conftest import CONTEXT, RIVAL, WORKFLOW, Output
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-CONTEXT = LambdaContextStub()
-WORKFLOW = {**NAMED, "execution_arn": VALID_EXECUTION}
 OWN_RELEASE = {**WORKFLOW, "keep_alive": True}
-RIVAL = {**NAMED, "owner_id": "rival-0123456789"}
 LOST = "lock 'nightly-report' is not held any more; the work was stopped"
 DONE = "the work under lock 'nightly-report' is done"
 
-Output = pytest.CaptureFixture[str]
-pytestmark = pytest.mark.usefixtures("lambda_environment")
+
+@pytest.fixture(autouse=True)
+def granted(lambda_environment: None, engine: FakeWorkflows) -> dict[str, Any]:  # noqa: ARG001 - which it meets
+    """To a workflow."""
+    return acquire.handler(dict(WORKFLOW), CONTEXT)
 
 
 def release_by_force(grant: dict[str, Any]) -> None:
@@ -52,7 +54,6 @@ def test_the_release_and_a_later_beat_end_the_heartbeat_by_the_same_answer(
         return Delivery.DELIVERED
 
     engine.ends = ends
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     heartbeat.handler(dict(BEAT), CONTEXT)
     printed(capsys)
     assert release.handler(dict(OWN_RELEASE), CONTEXT) == {"released": True, **NAMED}
@@ -64,9 +65,8 @@ def test_the_release_and_a_later_beat_end_the_heartbeat_by_the_same_answer(
 
 
 def test_a_heartbeat_that_finds_the_lock_gone_stops_the_work(
-    engine: FakeWorkflows, capsys: Output
+    engine: FakeWorkflows, granted: dict[str, Any], capsys: Output
 ) -> None:
-    granted = acquire.handler(dict(WORKFLOW), CONTEXT)
     release_by_force(granted)
     acquire.handler({**RIVAL, "owner_name": "rival"}, CONTEXT)
     printed(capsys)
@@ -97,10 +97,9 @@ ENDS: dict[str, tuple[dict[str, Any] | None, Delivery, str | Exception, object]]
 
 @pytest.mark.parametrize("case", ENDS)
 def test_the_end_of_a_heartbeat_is_told_and_if_that_is_not_taken_an_error_that_no_one_repeats(
-    engine: FakeWorkflows, capsys: Output, case: str
+    engine: FakeWorkflows, granted: dict[str, Any], capsys: Output, case: str
 ) -> None:
     last, engine.ends, end, seen = ENDS[case]
-    granted = acquire.handler(dict(WORKFLOW), CONTEXT)
     if last is BY_OTHERS:
         release_by_force(granted)
     elif last is not None:
@@ -116,9 +115,11 @@ def test_the_end_of_a_heartbeat_is_told_and_if_that_is_not_taken_an_error_that_n
 
 
 def test_a_lock_that_is_taken_again_after_a_redrive_is_counted(
-    engine: FakeWorkflows, capsys: Output, monkeypatch: pytest.MonkeyPatch
+    engine: FakeWorkflows,
+    granted: dict[str, Any],
+    capsys: Output,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    granted = acquire.handler(dict(WORKFLOW), CONTEXT)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     engine.runs = Liveness.OVER
     reap(lock_context(CONTEXT), ExecutionEnded(execution_arn=VALID_EXECUTION))
@@ -133,11 +134,8 @@ def test_an_outage_of_the_table_ends_no_work_whatever_step_functions_takes(
     engine: FakeWorkflows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: a beat that does not know is repeated, and pushes nothing."""
-    acquire.handler(dict(WORKFLOW), CONTEXT)
 
-    def unavailable(*_: object) -> None:
-        raise LockStoreUnavailable
-
+    unavailable = Mock(side_effect=LockStoreUnavailable)
     monkeypatch.setattr("fairlock.aws.lock_table.LockTable.update", unavailable)
     engine.ends = Delivery.UNKNOWN
     with pytest.raises(LockStoreUnavailable):
@@ -148,7 +146,6 @@ def test_an_outage_of_the_table_ends_no_work_whatever_step_functions_takes(
 def test_a_release_stands_if_step_functions_does_not_take_the_end_of_the_heartbeat(
     engine: FakeWorkflows,
 ) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     heartbeat.handler(dict(BEAT), CONTEXT)
     engine.ends = Delivery.UNKNOWN
     assert release.handler(dict(OWN_RELEASE), CONTEXT)["released"]
@@ -159,13 +156,9 @@ def test_a_release_stands_if_step_functions_does_not_take_the_end_of_the_heartbe
 def test_a_claim_that_cannot_be_removed_is_counted_and_the_release_stands(
     dynamodb: DynamoDBClient, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     printed(capsys)
 
-    def unavailable(*_: object, **_fields: object) -> None:
-        raise LockStoreUnavailable
-
-    monkeypatch.setattr("fairlock.store.release.mark_done", unavailable)
+    monkeypatch.setattr("fairlock.store.release.mark_done", Mock(side_effect=LockStoreUnavailable))
     assert release.handler(dict(WORKFLOW), CONTEXT)["released"]
     values, messages = printed(capsys)
     assert (values["ClaimNotRemoved"], messages) == ([1.0], ["claim not removed", "released"])

@@ -1,4 +1,4 @@
-"""The function `pace`: what it answers, what it refuses, and that a repeat is answered alike."""
+"""The function `pace`: what it answers, and that a repeat is answered alike."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairlock.errors import InvalidRequest, LockStoreUnavailable
+from fairlock.errors import LockStoreUnavailable
 from fairlock.store.turns import KnownPaces
 from lambdas import pace, runtime
-from tests.support import TABLE, LambdaContextStub, printed
+from tests.support import TABLE, printed
 from tests.support.faulty_table import FaultyTable, lose
+from tests.unit.lambdas.conftest import CONTEXT, Output
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-Output = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.usefixtures("lambda_environment")
-CONTEXT = LambdaContextStub()
 ASKED: dict[str, Any] = {"pace_name": "vendor", "rate": [10, 60]}
 
 
@@ -70,33 +69,3 @@ def test_a_repeat_is_answered_like_the_call_whose_reply_was_lost(
     assert reserve("anna", **hourly)["reserved"] is True
     assert reserve("anna", **hourly)["wait_seconds"] <= 1
     assert reserve("ben", **hourly)["reserved"] is False
-
-
-WRONG: dict[str, list[object]] = {
-    "rate": [
-        *([count, 60] for count in (0, -1, 1.5, True)),
-        *([10, seconds] for seconds in (0, -60, 2_678_401)),
-        *([501, 1], [10], "10/60", 10, {"count": 10}, None),
-    ],
-    "pace_name": ["", "n" * 513, " vendor", 7],
-    "burst": [0, 1_001, "2"],
-    "max_wait_seconds": [-1, 604_801, float("nan")],
-    "reservation_id": ["short"],
-    "lock_name": ["vendor"],
-    "period": [60],
-}
-
-
-@pytest.mark.parametrize("field", WRONG)
-def test_wrong_use_is_told_by_its_field_and_nothing_is_written(
-    dynamodb: DynamoDBClient, field: str
-) -> None:
-    for value in WRONG[field]:
-        with pytest.raises(InvalidRequest) as refused:
-            pace.handler({**ASKED, field: value}, CONTEXT)
-        assert (refused.value.field, bool(refused.value.rule)) == (field, True), value
-    if field in ASKED:
-        missing = {name: value for name, value in ASKED.items() if name != field}
-        with pytest.raises(InvalidRequest, match=f"{field}: is required"):
-            pace.handler(missing, CONTEXT)
-    assert dynamodb.scan(TableName=TABLE)["Items"] == []

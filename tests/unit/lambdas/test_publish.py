@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
 
 from fairlock.protocol.ceiling import SetCeilingRequest
 from lambdas import publish, runtime
-from tests.support import TABLE, FakeClock, LambdaContextStub, acquire, release, store_over
+from tests.support import (
+    TABLE,
+    FakeClock,
+    LambdaContextStub,
+    Operations,
+    acquire,
+    release,
+    store_over,
+)
 from tests.support.memory_tables import StreamedTable
 from tests.support.store_bench import RUN
 
@@ -51,9 +59,13 @@ def table(clock: FakeClock) -> StreamedTable:
     return StreamedTable(clock)
 
 
-def use(table: StreamedTable, clock: FakeClock, *names: str) -> dict[str, Any]:
+@pytest.fixture
+def store(table: StreamedTable, clock: FakeClock) -> Operations:
+    return store_over(table, clock)
+
+
+def use(table: StreamedTable, store: Operations, *names: str) -> dict[str, Any]:
     """Each takes the lock of its name and releases it; returns the stream's batch."""
-    store = store_over(table, clock)
     for name in names:
         store.acquire(acquire(name, lock_name=name))
         store.release(release(name, lock_name=name))
@@ -61,12 +73,12 @@ def use(table: StreamedTable, clock: FakeClock, *names: str) -> dict[str, Any]:
 
 
 def test_all_that_a_batch_tells_is_published_ten_at_a_time_in_order(
-    bus: Bus, table: StreamedTable, clock: FakeClock
+    bus: Bus, table: StreamedTable, store: Operations
 ) -> None:
     assert published({"Records": []}) == {"published": 0}
     assert bus.batches == [], "of a batch of renewals nothing is asked"
     names = [f"lock-{number:02}" for number in range(12)]
-    assert published(use(table, clock, *names)) == {"published": 24}
+    assert published(use(table, store, *names)) == {"published": 24}
     assert [len(batch) for batch in bus.batches] == [10, 10, 4]
     assert [detail["lock_name"] for detail in bus.details()] == sorted([*names, *names])
     first, second = bus.batches[0][:2]
@@ -75,9 +87,9 @@ def test_all_that_a_batch_tells_is_published_ten_at_a_time_in_order(
 
 
 def test_a_batch_that_comes_twice_gives_the_same_event_ids(
-    bus: Bus, table: StreamedTable, clock: FakeClock
+    bus: Bus, table: StreamedTable, store: Operations
 ) -> None:
-    batch = use(table, clock, "a")
+    batch = use(table, store, "a")
     published(batch)
     published(batch)
     first, second = ([json.loads(one["Detail"]) for one in some] for some in bus.batches)
@@ -86,18 +98,17 @@ def test_a_batch_that_comes_twice_gives_the_same_event_ids(
 
 
 def test_an_event_that_is_not_taken_is_an_error_so_that_the_batch_comes_again(
-    bus: Bus, table: StreamedTable, clock: FakeClock
+    bus: Bus, table: StreamedTable, store: Operations
 ) -> None:
     bus.refuses = True
     with pytest.raises(RuntimeError, match=r"refused 1 events: .*ThrottlingException"):
-        published(use(table, clock, "a"))
+        published(use(table, store, "a"))
 
 
 def test_an_event_that_eventbridge_would_never_take_holds_up_no_other(
-    table: StreamedTable, clock: FakeClock, bus: Bus, monkeypatch: pytest.MonkeyPatch
+    table: StreamedTable, store: Operations, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only a principal that writes the table makes one."""
-    store = store_over(table, clock)
     store.acquire(acquire("anna", lock_name="spoilt", owner_name="x" * 300_000))
     store.acquire(acquire("ben", lock_name="good"))
     batch = {"Records": table.take()}
@@ -109,11 +120,14 @@ def test_an_event_that_eventbridge_would_never_take_holds_up_no_other(
 
 
 def test_a_superseded_waiter_is_told_though_its_batch_says_nothing_of_the_lock(
-    bus: Bus, table: StreamedTable, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    bus: Bus,
+    table: StreamedTable,
+    store: Operations,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(runtime, "_client", {"events": bus, "dynamodb": table.inner}.__getitem__)
     monkeypatch.setenv("FAIRLOCK_TABLE_NAME", TABLE)
-    store = store_over(table, clock)
     for name, version in (("anna", 1), ("ben", 2), ("zita", 9)):
         store.acquire(
             acquire(name, waits=True, only_newest=version, task_token=name, execution_arn=RUN)
@@ -142,32 +156,23 @@ HOSTILE: tuple[dict[str, Any] | None, ...] = (
 
 
 def test_whatever_is_in_an_attribute_a_record_stops_no_other(
-    bus: Bus, table: StreamedTable, clock: FakeClock
+    bus: Bus, table: StreamedTable, store: Operations
 ) -> None:
     """Only a principal that writes the table makes one."""
-    good = use(table, clock, "good")["Records"]
-    store = store_over(table, clock)
+    good = use(table, store, "good")["Records"]
     store.acquire(acquire("anna", lock_name="bad", limit=2, data='{"n":1}'))
     store.change_ceiling(
         SetCeilingRequest(lock_name="bad", limit=1, reason="less", requested_by="olga")
     )
-    spoilt = [
-        each
-        for record in table.take()
-        for image in ("OldImage", "NewImage")
-        for each in _spoilt(record, image)
-    ]
+    spoilt = []
+    for record, image, value in product(table.take(), ("OldImage", "NewImage"), HOSTILE):
+        # All but the keys, which DynamoDB lets no one write as anything but strings.
+        for name in {*record["dynamodb"].get(image, {})} - {"pk", "sk"}:
+            changed: dict[str, Any] = copy.deepcopy(record)
+            changed["dynamodb"][image][name] = value
+            spoilt.append(changed)
     assert len(spoilt) > 10 * len(HOSTILE)
     for record in spoilt:
         bus.batches.clear()
         published({"Records": [record, *good]})
         assert [d["lock_name"] for d in bus.details()][-len(good) :] == ["good"] * len(good)
-
-
-def _spoilt(record: dict[str, Any], image: str) -> Iterator[dict[str, Any]]:
-    """All but the keys, which DynamoDB lets no one write as anything but strings."""
-    for name in {*record["dynamodb"].get(image, {})} - {"pk", "sk"}:
-        for value in HOSTILE:
-            changed: dict[str, Any] = copy.deepcopy(record)
-            changed["dynamodb"][image][name] = value
-            yield changed

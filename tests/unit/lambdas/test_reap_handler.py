@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import Mock
 
 import boto3
 import pytest
@@ -14,35 +14,19 @@ from fairlock.errors import InvalidRequest
 from fairlock.store.reap import ExecutionEnded
 from lambdas import acquire, reap, release, runtime
 from lambdas.reap_messages import MOST_ROUNDS, ReapMessage, parse_reap_message
-from tests.support import LambdaContextStub, lines, logged, values
-from tests.support.bad_inputs import NAMED, VALID_EXECUTION, VALID_OWNER
+from tests.support import lines, logged, values
+from tests.support.bad_inputs import VALID_EXECUTION, VALID_OWNER
+from tests.support.store_bench import FakeWorkflows
+from tests.unit.lambdas.conftest import CONTEXT, QUEUE_URL, RIVAL, WORKFLOW, Output, ReapQueue
 
-Output = pytest.CaptureFixture[str]
-pytestmark = pytest.mark.usefixtures("lambda_environment", "outside")
-CONTEXT = LambdaContextStub()
 OTHER_EXECUTION = VALID_EXECUTION.replace("run-1", "run-2")
-WORKFLOW = {**NAMED, "execution_arn": VALID_EXECUTION}
-RIVAL = {**NAMED, "owner_id": "rival-0123456789"}
 SECRET = "an-input-of-an-execution"
-QUEUE_URL = "https://sqs.us-east-1.amazonaws.com/123456789012/reap"
 
 
-@dataclass
-class Outside:
-    """Step Functions and the reap queue, as the handler sees them."""
-
-    executions: dict[str, Execution] = field(default_factory=dict)
-    sent: list[tuple[str, dict[str, Any], int]] = field(default_factory=list)
-    hidden: list[tuple[str, str, int]] = field(default_factory=list)
-
-    def describe(self, execution_arn: str) -> Execution:
-        return self.executions.get(execution_arn, Execution(Liveness.OVER))
-
-    def send(self, queue_url: str, body: str, delay_seconds: int) -> None:
-        self.sent.append((queue_url, json.loads(body), delay_seconds))
-
-    def hide(self, queue_url: str, receipt_handle: str, seconds: int) -> None:
-        self.hidden.append((queue_url, receipt_handle, seconds))
+@pytest.fixture(autouse=True)
+def held(lambda_environment: None, queue: ReapQueue) -> None:  # noqa: ARG001 - which it meets
+    """By a workflow."""
+    acquire.handler(dict(WORKFLOW), CONTEXT)
 
 
 def status_change(execution_arn: str = VALID_EXECUTION, **detail: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of the event
@@ -107,89 +91,85 @@ PASSES: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
 @pytest.mark.parametrize("holds", [True, False])
 @pytest.mark.parametrize("message", PASSES)
 def test_a_pass_frees_the_lock_and_the_first_one_sends_the_second_for_later(
-    outside: Outside, message: str, *, holds: bool
+    queue: ReapQueue, message: str, *, holds: bool
 ) -> None:
     """Also of an execution without locks: an acquire of it may be on its way."""
     event, sent = PASSES[message]
-    if holds:
-        acquire.handler(dict(WORKFLOW), CONTEXT)
+    if not holds:
+        release.handler(dict(WORKFLOW), CONTEXT)
     assert failed(event) == []
-    assert outside.sent == [(QUEUE_URL, each, 35) for each in sent]
+    assert queue.sent == [(QUEUE_URL, each, 35) for each in sent]
     assert is_free()
-    assert [parse_reap_message(json.dumps(each)) for each in sent] == [
-        ReapMessage(
-            ExecutionEnded(
-                execution_arn=VALID_EXECUTION, redrives=each["redrives"], second_pass=True
-            )
+    for each in sent:
+        ended = ExecutionEnded(
+            execution_arn=VALID_EXECUTION, redrives=each["redrives"], second_pass=True
         )
-        for each in sent
-    ]
+        assert parse_reap_message(json.dumps(each)) == ReapMessage(ended)
 
 
-@pytest.mark.parametrize("second", [False, True])
-def test_a_pass_that_runs_out_of_time_is_sent_again_at_once(
-    outside: Outside, monkeypatch: pytest.MonkeyPatch, *, second: bool
-) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    monkeypatch.setattr("fairlock.aws.retry.RetryBudget.deadline_passed", lambda _self: True)
-    message = second_pass() if second else status_change()
-    assert failed(message) == []
-    same = {**second_pass(rounds=1), "second_pass": second}
-    assert outside.sent == [(QUEUE_URL, same, 0)]
-    monkeypatch.undo()
-    assert parse_reap_message(json.dumps(same)).ended.second_pass is second
+FIRST_PASS = {**second_pass(), "second_pass": False}
 
 
-@pytest.mark.parametrize(("rounds", "sent"), [(MOST_ROUNDS - 1, [MOST_ROUNDS]), (MOST_ROUNDS, [])])
-def test_a_pass_that_never_ends_sends_itself_a_thousand_times_and_then_fails(
-    outside: Outside, monkeypatch: pytest.MonkeyPatch, rounds: int, sent: list[int]
+@pytest.mark.parametrize(
+    ("message", "sent"),
+    [
+        (status_change(), [{**FIRST_PASS, "rounds": 1}]),
+        (second_pass(), [second_pass(rounds=1)]),
+        (second_pass(rounds=MOST_ROUNDS - 1), [second_pass(rounds=MOST_ROUNDS)]),
+        (second_pass(rounds=MOST_ROUNDS), []),
+    ],
+)
+def test_a_pass_that_runs_out_of_time_is_sent_again_at_once_a_thousand_times_and_then_fails(
+    queue: ReapQueue,
+    monkeypatch: pytest.MonkeyPatch,
+    message: dict[str, Any],
+    sent: list[dict[str, Any]],
 ) -> None:
     """Then the queue brings it again, and at last to the dead-letter queue."""
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     monkeypatch.setattr("fairlock.aws.retry.RetryBudget.deadline_passed", lambda _self: True)
-    assert failed(second_pass(rounds=rounds)) == ([] if sent else [0])
-    assert [message["rounds"] for _, message, _ in outside.sent] == sent
+    assert failed(message) == ([] if sent else [0])
+    assert queue.sent == [(QUEUE_URL, same, 0) for same in sent]
+    for same in sent:
+        is_second = parse_reap_message(json.dumps(same)).ended.second_pass
+        assert is_second is same["second_pass"]
 
 
-def test_executions_of_which_no_one_knows_fail_only_their_own_messages(outside: Outside) -> None:
+def test_executions_of_which_no_one_knows_fail_only_their_own_messages(
+    queue: ReapQueue, engine: FakeWorkflows
+) -> None:
     """They come again after the whole visibility timeout."""
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     other = {"lock_name": "other", "owner_id": "other-0123456789", "execution_arn": OTHER_EXECUTION}
     acquire.handler(dict(other), CONTEXT)
-    outside.executions[OTHER_EXECUTION] = Execution(Liveness.UNKNOWN)
+    engine.runs = lambda arn: Execution(
+        Liveness.UNKNOWN if arn == OTHER_EXECUTION else Liveness.OVER
+    )
     unknown = status_change(OTHER_EXECUTION)
     assert failed(unknown, status_change(), unknown) == [0, 2]
-    assert [message["execution_arn"] for _, message, _ in outside.sent] == [VALID_EXECUTION]
+    assert [message["execution_arn"] for _, message, _ in queue.sent] == [VALID_EXECUTION]
     assert is_free()
     assert failed(unknown, unknown) == [0, 1], "a batch that fails as a whole is an answer, too"
-    assert outside.hidden == []
+    assert queue.hidden == []
     assert not acquire.handler({**RIVAL, "lock_name": "other"}, CONTEXT)["acquired"]
 
 
 def test_a_second_pass_that_cannot_be_sent_fails_the_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def unavailable(*_: object) -> None:
-        raise ConnectionError
-
-    acquire.handler(dict(WORKFLOW), CONTEXT)
-    monkeypatch.setattr("lambdas.reap_messages.send_message", unavailable)
+    monkeypatch.setattr("lambdas.reap_messages.send_message", Mock(side_effect=ConnectionError))
     assert failed(status_change()) == [0]
     assert is_free()
 
 
 @pytest.mark.parametrize(("tries", "seconds"), [(1, 2), (2, 4), (6, 64), (7, 120), (10, 120)])
 def test_what_was_asked_too_early_is_asked_again_after_pauses_that_double(
-    outside: Outside, tries: int, seconds: int
+    queue: ReapQueue, engine: FakeWorkflows, tries: int, seconds: int
 ) -> None:
-    outside.executions[VALID_EXECUTION] = Execution(Liveness.RUNNING)
-    acquire.handler(dict(WORKFLOW), CONTEXT)
+    engine.runs = Liveness.RUNNING
     assert failed(status_change(), tries=tries) == [0]
-    assert outside.hidden == [(QUEUE_URL, "r", seconds)]
+    assert queue.hidden == [(QUEUE_URL, "r", seconds)]
 
 
 def test_what_is_freed_is_counted_and_logged_by_execution(capsys: Output) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     acquire.handler({**WORKFLOW, "owner_id": "waits-0123456789", "queue": True}, CONTEXT)
     capsys.readouterr()
     failed(status_change())
@@ -217,8 +197,7 @@ def test_a_message_that_could_not_be_worked_off_tells_why_and_nothing_of_an_inpu
 @pytest.mark.usefixtures("over_botocore")
 def test_the_queue_really_takes_a_message_and_brings_a_hidden_one_again() -> None:
     sqs = boto3.client("sqs")
-    queue = sqs.create_queue(QueueName="reap", Attributes={"VisibilityTimeout": "120"})
-    url = queue["QueueUrl"]
+    url = sqs.create_queue(QueueName="reap", Attributes={"VisibilityTimeout": "120"})["QueueUrl"]
     runtime.send_message(url, "a message", 0)
     (message,) = sqs.receive_message(QueueUrl=url)["Messages"]
     assert "Messages" not in sqs.receive_message(QueueUrl=url)
@@ -245,7 +224,6 @@ def test_an_event_tells_how_often_the_execution_was_redriven_or_is_of_the_first_
     value: object, redrives: int
 ) -> None:
     """No document says that the event has the count."""
-    acquire.handler(dict(WORKFLOW), CONTEXT)
     event = status_change(redriveCount=value)
     if value is ABSENT:
         del event["detail"]["redriveCount"]
@@ -283,10 +261,9 @@ MALFORMED: dict[str, object] = {
 
 
 @pytest.mark.parametrize("message", MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_message_fails_alone(outside: Outside, message: object) -> None:
-    acquire.handler(dict(WORKFLOW), CONTEXT)
+def test_a_malformed_message_fails_alone(queue: ReapQueue, message: object) -> None:
     assert failed(message, status_change()) == [0]
-    assert len(outside.sent) == 1
+    assert len(queue.sent) == 1
     assert is_free()
     with pytest.raises(InvalidRequest, match="must be an Execution Status Change event"):
         parse_reap_message(message if isinstance(message, str) else json.dumps(message))

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import Mock
 
 import pytest
 
-from fairlock import LockClient
 from fairlock.errors import LockItemMalformed, LockStoreUnavailable
 from lambdas import acquire, watch
-from tests.support import TABLE, LambdaContextStub, lines, values
+from tests.support import TABLE, lines, values
+from tests.unit.lambdas.conftest import CONTEXT, Output
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-Output = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.usefixtures("lambda_environment")
-CONTEXT = LambdaContextStub()
 
 
-@pytest.fixture
-def locks(dynamodb: DynamoDBClient) -> Iterator[LockClient]:
-    with LockClient(TABLE, client=dynamodb, owner_name="anna", heartbeat_every=math.inf) as locks:
-        yield locks
+def hold(name: str) -> None:
+    acquire.handler({"lock_name": name, "owner_name": "anna"}, CONTEXT)
 
 
-def queue_behind(locks: LockClient, name: str) -> None:
+def queue_behind(name: str) -> None:
     """Leaves a waiter in the queue, as a client that asks now and then."""
-    locks.acquire(name)
+    hold(name)
     waiter = {"lock_name": name, "owner_id": f"ben-of-{name}-0123456789", "queue": True}
     assert acquire.handler(waiter, CONTEXT)["reason"] == "QUEUED"
 
@@ -42,11 +37,11 @@ def measure(monkeypatch: pytest.MonkeyPatch, *watched: str) -> dict[str, int]:
 
 
 def test_the_longest_wait_of_each_name_is_measured_and_locks_with_waiters_are_logged(
-    locks: LockClient, monkeypatch: pytest.MonkeyPatch, capsys: Output
+    monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     for name in ("deploy/production", "other"):
-        queue_behind(locks, name)
-    locks.acquire("deploy/free")
+        queue_behind(name)
+    hold("deploy/free")
     watched = ["deploy/*", "other", "unused", "nothing/*"]
     capsys.readouterr()
     longest = measure(monkeypatch, *watched)
@@ -69,13 +64,12 @@ def test_the_longest_wait_of_each_name_is_measured_and_locks_with_waiters_are_lo
 
 @pytest.mark.parametrize("spoilt", ["deploy/spoilt", "deploy/sp*"])
 def test_a_malformed_lock_fails_after_all_others_were_measured(
-    locks: LockClient,
     dynamodb: DynamoDBClient,
     monkeypatch: pytest.MonkeyPatch,
     capsys: Output,
     spoilt: str,
 ) -> None:
-    queue_behind(locks, "deploy/production")
+    queue_behind("deploy/production")
     item = {"pk": "LOCK#deploy/spoilt", "sk": "STATE", "fencing_token": "no number"}
     dynamodb.put_item(TableName=TABLE, Item={name: {"S": text} for name, text in item.items()})
     capsys.readouterr()
@@ -93,10 +87,7 @@ def test_a_malformed_lock_fails_after_all_others_were_measured(
 def test_a_table_that_does_not_answer_is_no_wait_of_zero(
     monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
-    def fail(*_arguments: object) -> None:
-        raise LockStoreUnavailable("no answer")
-
-    monkeypatch.setattr(watch, "describe", fail)
+    monkeypatch.setattr(watch, "describe", Mock(side_effect=LockStoreUnavailable))
     with pytest.raises(LockStoreUnavailable):
         measure(monkeypatch, "a")
     assert values(lines(capsys)) == {}

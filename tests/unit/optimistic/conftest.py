@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,25 +73,23 @@ def add(amount: int) -> Callable[[Item | None], Item]:
     return change
 
 
-def noted(change: Callable[[Item | None], Item], calls: list[Any]) -> Callable[[Any], Item]:
-    """The change, and what it was called with."""
-
-    def noted_change(item: Item | None) -> Item:
-        calls.append(copy.deepcopy(item))
-        return change(item)
-
-    return noted_change
-
-
 def retry_budget(clock: FakeClock | None = None) -> RetryBudget:
     return RetryBudget(clock=clock or FakeClock(), random=lambda: 0.5)
 
 
-def change(table: Any, amount: int, *plan: Fault, **options: Any) -> Item | None:  # noqa: ANN401 - a Table, and arguments
-    """An update over a table that fails as planned, without pauses in real time."""
+def change(
+    table: Any,  # noqa: ANN401 - a Table
+    made: int | Callable[[Any], Any],
+    *plan: Fault,
+    **options: Any,  # noqa: ANN401 - arguments
+) -> Item | None:
+    """An update by a change, or of the balance by so much, over a table that fails as planned.
+
+    Its pauses take no time.
+    """
     over: Any = FaultyTable(table, *plan) if plan else table
     options = {"retry_budget": retry_budget(), **options}
-    return optimistic.update(over, ANNA, add(amount), **options)
+    return optimistic.update(over, ANNA, add(made) if isinstance(made, int) else made, **options)
 
 
 def others_write(table: Any, times: int = 1, action: Callable[[], object] | None = None) -> Fault:  # noqa: ANN401 - a Table
