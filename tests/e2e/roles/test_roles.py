@@ -134,9 +134,11 @@ def use(locks: LockClient, other: LockClient, name: str) -> None:
     locks.resume(name)
 
 
-def test_a_team_uses_its_own_names(client_of: MakeClient) -> None:
-    locks = client_of("TeamA")
-    use(locks, client_of("TeamA"), f"team-a/{uuid.uuid4()}")
+@pytest.mark.parametrize(("role", "prefix"), [("TeamA", "team-a/"), ("Client", "team-b/")])
+def test_a_team_uses_its_own_names_and_control_a_client_without_a_prefix_any(
+    client_of: MakeClient, role: str, prefix: str
+) -> None:
+    use(client_of(role), client_of(role), f"{prefix}{uuid.uuid4()}")
 
 
 def test_a_team_waits_behind_a_workflow_whose_lease_is_over(
@@ -183,11 +185,6 @@ def test_a_team_is_denied_all_other_names(client_of: MakeClient, name: str) -> N
 def test_a_team_cannot_read_the_whole_table(client_of: MakeClient) -> None:
     with pytest.raises(LockStoreMisconfigured, match="AccessDenied"):
         next(client_of("TeamA").list("team-a/"))
-
-
-def test_control_a_client_without_a_prefix_uses_any_name(client_of: MakeClient) -> None:
-    locks = client_of("Client")
-    use(locks, client_of("Client"), f"team-b/{uuid.uuid4()}")
 
 
 # What each role may not do is denied, by what IAM says of its policies.
