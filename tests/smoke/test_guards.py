@@ -10,6 +10,7 @@ import time
 import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -53,12 +54,17 @@ LIMIT = 5
 SHARING = 6
 
 
-def test_express_workflows_take_turns(account: Account, lock: ContestedLock) -> None:
-    """Decides whether a guard works in an Express workflow, which has no task tokens."""
-    inputs = {"lock": lock.lock, "seconds": 1}
+def test_express_workflows_take_turns_and_so_do_two_runs_of_one(
+    account: Account, lock: ContestedLock
+) -> None:
+    """Decides whether a guard works in an Express workflow, which has no task tokens.
+
+    And whether two runs of one name are two owners: AWS may run an asynchronous start twice.
+    """
+    inputs, named = {"lock": lock.lock, "seconds": 1}, {"name": str(uuid.uuid4())}
+    run = partial(account.workflows.run_express, "Express", inputs, **named)
     with ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(account.workflows.run_express, "Express", inputs) for _ in range(2)]
-        ends = [run.result() for run in runs]
+        ends = [each.result() for each in [pool.submit(run) for _ in range(2)]]
     assert [end.status for end in ends] == ["SUCCEEDED"] * 2
     assert most_inside(end.output for end in ends) == 1
     assert lock.held() == 0

@@ -109,24 +109,3 @@ def test_iterations_and_children_that_are_redriven_wait_and_work_again(
         deployment.redrive(execution)
     assert deployment.ended(execution).status == "SUCCEEDED"
     await_count(lock, held=0, waiting=0)
-
-
-@together
-@pytest.mark.parametrize(("which", "status"), [("inner", "FAILED"), ("outer", "ABORTED")])
-def test_each_of_two_nested_workflows_loses_its_own_lock_with_its_own_end(
-    deployment: Deployment, which: str, status: str
-) -> None:
-    """A workflow holds a lock while another one, which it has started, holds a second one."""
-    outer, inner = ContestedLock(deployment), ContestedLock(deployment)
-    with CALLING:
-        execution = outer.start("Nests", inner=inner.lock, seconds=LONG_SECONDS)
-        await_count(outer, inner, held=2, waiting=0)
-        [started] = inner.holders()
-        assert started != execution
-        deployment.stop(started if which == "inner" else execution)
-    stopped_at = time.time()
-    await_count(outer, *([inner] if which == "inner" else []), held=0, waiting=0)
-    assert time.time() - stopped_at < SOON_SECONDS
-    assert deployment.ended(execution).status == status
-    if deployment.is_running(started):
-        deployment.stop(started)

@@ -107,29 +107,22 @@ def test_the_operations_of_hold_are_those_that_the_page_of_costs_counts(lock: Du
     assert lock.operations(waiter) - OF_THE_BODY == alone + more
 
 
-def test_an_execution_that_is_stopped_is_reaped(lock: DurableLock, tell: Tell) -> None:
+@pytest.mark.parametrize(
+    ("function", "status"), [("Durable", "STOPPED"), ("TimesOut", "TIMED_OUT")]
+)
+def test_the_lock_of_an_execution_that_ends_is_reaped(
+    lock: DurableLock, tell: Tell, function: str, status: str
+) -> None:
     took = []
     for number in range(TIMES):
-        holder = lock.start_inside(f"holder-{number}", stays=True)
-        waiter = lock.start_behind(f"waiter-{number}", stays=True)
-        stopped_at = time.monotonic()
-        lock.stop(holder)
-        wait_until(lambda waiter=waiter: lock.holders() == [waiter])  # type: ignore[misc]  # mypy does not infer it
-        took.append(time.monotonic() - stopped_at)
-        lock.stop(waiter)
-        wait_until(lambda: lock.holders() == [])
-    tell("durable functions, stopped, and handed over", took)
-
-
-def test_an_execution_that_times_out_is_reaped(lock: DurableLock, tell: Tell) -> None:
-    took = []
-    for number in range(min(TIMES, 20)):
-        arn = lock.start_inside(f"times-out-{number}", function="TimesOut", stays=True)
-        assert lock.ended(arn)["Status"] == "TIMED_OUT"
+        arn = lock.start_inside(f"{status}-{number}", function=function, stays=True)
+        if status == "STOPPED":
+            lock.stop(arn)
+        assert lock.ended(arn)["Status"] == status
         ended_at = time.monotonic()
         wait_until(lambda: lock.holders() == [])
         took.append(time.monotonic() - ended_at)
-    tell("durable functions, timed out, and freed", took)
+    tell(f"durable functions, {status}, and freed", took)
 
 
 def test_without_events_the_lock_is_free_after_the_lease(lock: DurableLock, tell: Tell) -> None:

@@ -23,7 +23,7 @@ from fairlock.cdk import ILockService, LockGuard, LockService, Waiting
 from fairlock.cdk.fragments import jsonata
 from fairlock.cdk.guard import service_calls
 from fairlock.cdk.guard.service_calls import ANSWER
-from tests.e2e.workflow_parts import INPUT, LOCK, invoke, once_each, stay
+from tests.e2e.workflow_parts import INPUT, LOCK, invoke, stay
 
 JSONATA: Final = sfn.QueryLanguage.JSONATA
 PER_EXECUTION: Final = "{% 'form/' & $states.context.Execution.Name %}"
@@ -159,7 +159,6 @@ class GuardForms(Forms):
             name = body.__name__.title().replace("_", "")
             for way in in_ways.split():
                 self.add(f"{way}{name}", body, language=language, **ways[way])
-        self.add("MapUnguarded", lambda form: once_each(form, stay(form)))
         self.add("Waits", waits, language=None)
         self.add("QueuePatient", waits, language=None, waiting=Waiting.queue())
         self.add("GivesUp", waits, language=None, max_wait=Duration.seconds(2))
@@ -256,11 +255,6 @@ def shares(form: Form) -> sfn.IChainable:
     return form.guard(stay(form), lock_name=LOCK, limit=LIMIT)
 
 
-def in_map(form: Form) -> sfn.IChainable:
-    """Iterations that want the same lock."""
-    return once_each(form, form.guard(stay(form)))
-
-
 def elsewhere(form: Form) -> sfn.IChainable:
     """Waits for some seconds at most, goes another way then, and ends there."""
     later = sfn.Pass.jsonata(form, "Later", outputs={"later": INPUT})
@@ -289,7 +283,6 @@ FORMS: Final[Sequence[tuple[Body, str, sfn.QueryLanguage | None]]] = (
     (token, "KeptAlive", JSONATA),
     (nested, "Queue", None),
     (shares, "Poll Queue KeptAlive", JSONATA),
-    (in_map, "Queue", JSONATA),
     (elsewhere, "Poll KeptAlive Skip", None),
     (waits, "Skip", None),
 )

@@ -96,14 +96,6 @@ def test_machines_of_every_way_share_a_lock_that_no_one_has_used(deployment: Dep
     assert most_inside(deployment.ended(execution).output for execution in executions) == 1
 
 
-@pytest.mark.parametrize(("machine", "overlap"), [("QueueInMap", False), ("MapUnguarded", True)])
-def test_iterations_of_a_map_take_turns_and_overlap_without_a_guard(
-    deployment: Deployment, machine: str, *, overlap: bool
-) -> None:
-    spans = deployment.run(machine, {"seconds": 3 if overlap else 1}).output
-    assert (len(spans), most_inside(spans) > 1) == (3, overlap)
-
-
 def test_nested_guards_hold_two_locks_and_release_both(
     deployment: Deployment, tmp_path: Path
 ) -> None:
@@ -115,20 +107,6 @@ def test_nested_guards_hold_two_locks_and_release_both(
     gate.touch()
     assert deployment.ended(execution).status == "SUCCEEDED"
     assert [deployment.held(name) for name in names] == [0, 0]
-
-
-def test_an_express_workflow_that_aws_runs_twice_does_its_work_twice_and_never_at_once(
-    deployment: Deployment,
-) -> None:
-    """Each run is an owner of its own: AWS runs an asynchronous Express start at least once."""
-    name, work = str(uuid.uuid4()), {"sleep": 2}
-    with ThreadPoolExecutor(2) as pool:
-        runs = [
-            pool.submit(deployment.run_express, "ExpressFlat", work, name=name) for _ in range(2)
-        ]
-        spans = [run.result(timeout=60).output for run in runs]
-    assert spans[0] != spans[1]
-    assert most_inside(spans) == 1
 
 
 # Giving up.

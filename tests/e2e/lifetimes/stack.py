@@ -13,7 +13,6 @@ from typing import Any, Final
 from aws_cdk import CfnOutput, Duration, Stage
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
-from aws_cdk import aws_stepfunctions_tasks as tasks
 
 from fairlock.cdk import LockService, Waiting
 from fairlock.cdk.service.functions import handler_code
@@ -87,7 +86,6 @@ class DyingWorkflows(Forms):
         self.add("Each", in_each, **LONG)
         self.add("EachChild", in_each_child, **LONG)
         self.add("EachChildTolerated", partial(in_each_child, tolerated=1), **LONG)
-        self.add("Nests", nests, **LONG)
         express = {
             **terms(EXPRESS_LEASE_SECONDS, express=True, waiting=Waiting.poll()),
             "max_wait": Duration.minutes(1),
@@ -173,18 +171,3 @@ def in_each_child(form: Form, *, tolerated: int | None = None) -> sfn.IChainable
         tolerated_failure_count=tolerated,
     )
     return each.item_processor(form.guard(stay(form)))
-
-
-def nests(form: Form) -> sfn.IChainable:
-    """A guard around startExecution.sync:2 of a machine whose guard wants the lock `inner`."""
-    machine = form.forms.node.find_child("Stays").node.find_child("Machine")
-    assert isinstance(machine, sfn.StateMachine)
-    inside = {"lock": "{% $states.input.inner %}", "seconds": SECONDS}
-    start = tasks.StepFunctionsStartExecution.jsonata(
-        form,
-        "Start",
-        state_machine=machine,
-        integration_pattern=sfn.IntegrationPattern.RUN_JOB,
-        input=sfn.TaskInput.from_object(inside),
-    )
-    return form.guard(start)

@@ -93,20 +93,6 @@ def test_of_two_debits_that_only_one_can_afford_one_is_refused(account: Account)
     assert account.balance_and_version() == ("-10", "1")
 
 
-def test_after_the_last_try_it_fails_with_version_conflict_and_has_written_nothing(
-    account: Account,
-) -> None:
-    account.open(100)
-    ended = account.at_once("DebitOnce", 10, 20)
-    [conflict] = [one for one in ended if one.status == "FAILED"]
-    assert (conflict.error, conflict.cause) == (
-        "VersionConflict",
-        "the item was changed by others before each of 1 tries to write it",
-    )
-    [done] = [one for one in ended if one.status == "SUCCEEDED"]
-    assert account.balance_and_version() == (done.output["balance"]["N"], "1")
-
-
 DEEPEST = 32
 """Levels of nesting, says the DynamoDB developer guide. The attribute itself is the first."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,7 +15,6 @@ from typing import Any
 import pytest
 from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from aws_durable_execution_sdk_python.exceptions import CheckpointError
-from aws_durable_execution_sdk_python.lambda_service import ErrorObject
 from aws_durable_execution_sdk_python_testing.executor import Executor
 from aws_durable_execution_sdk_python_testing.runner import (
     DurableFunctionTestResult,
@@ -27,11 +27,10 @@ from fairlock.aws.lock_table import LockTable
 from fairlock.clock import Clock, SystemClock
 from fairlock.durable import hold
 from fairlock.durable.holding import options_of
-from fairlock.errors import LockLost, LockStoreUnavailable
+from fairlock.errors import LockLost
 from fairlock.protocol.model import Grant, LockState
-from fairlock.protocol.outcomes import NotHeld, Reaped, Refusal, Released
+from fairlock.protocol.outcomes import NotHeld, Refusal, Released
 from fairlock.store.context import LockContext
-from fairlock.store.reap import ExecutionEnded
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.requests import parse_acquire, parse_release
@@ -55,7 +54,6 @@ class Service:
 
     Attributes:
         push: completes a callback with a text; None loses all pushes.
-        over: the executions that Lambda says are over.
         calls: the names of the functions that were called, with their requests.
         before: called before each call, and after it with its answer; may raise.
     """
@@ -63,7 +61,6 @@ class Service:
     push: Callable[[str, str], None] | None = None
     table: MemoryTable = field(default_factory=MemoryTable)
     clock: Clock = field(default_factory=SystemClock)
-    over: set[str] = field(default_factory=set)
     calls: list[tuple[str, Json]] = field(default_factory=list)
     before: Callable[[str, Json], None] = lambda _name, _request: None
     after: Callable[[str, Json, Json], None] = lambda _name, _request, _answer: None
@@ -94,11 +91,6 @@ class Service:
         """The names of the functions that were called."""
         return [name for name, _ in self.calls]
 
-    def reap(self, local_arn: str, *, second_pass: bool = False) -> Reaped:
-        with self._mutex:
-            ended = ExecutionEnded(execution_arn=arn_of(local_arn), second_pass=second_pass)
-            return self.store().reap(ended)
-
     def store(self) -> Operations:
         table: Any = self.table
         lock_table = LockTable(table, TABLE, aws_clock=moved_clock(self.clock))
@@ -119,9 +111,8 @@ class Service:
     def end_heartbeat(self, _task_token: str, _end: Released | NotHeld | LockLost) -> Delivery:
         raise NotImplementedError
 
-    def describe(self, execution_arn: str) -> Execution:
-        is_over = execution_arn in {arn_of(arn) for arn in self.over}
-        return Execution(Liveness.OVER if is_over else Liveness.RUNNING)
+    def describe(self, _execution_arn: str) -> Execution:
+        return Execution(Liveness.RUNNING)
 
     def _serve(self, name: str, request: Json, serve: Callable[[Json], Json]) -> Json:
         self.before(name, request)
@@ -140,10 +131,15 @@ class Service:
         return release_answer(self.store().release(parse_release(request)))
 
 
-def unavailable(*_: object) -> None:
-    """A service that does not answer."""
-    message = "as a test wants it"
-    raise LockStoreUnavailable(message)
+def fails(operation: str, error: Exception, at: Container[int] = range(99)) -> Callable[..., None]:
+    """Raises an error at these calls of an operation, counted from 0."""
+    numbers = itertools.count()
+
+    def fail(name: str, *_: object) -> None:
+        if name == operation and next(numbers) in at:
+            raise error
+
+    return fail
 
 
 UNASKED = Service()
@@ -215,9 +211,6 @@ class Executions:
 
     def run(self, event: Any) -> DurableFunctionTestResult:  # noqa: ANN401 - same
         return self.end(self.start(event))
-
-    def stop(self, arn: str) -> None:
-        self.runner._executor.stop_execution(arn, ErrorObject.from_message("stopped"))  # noqa: SLF001 - the runner has no public way
 
 
 @contextmanager

@@ -132,21 +132,6 @@ def test_a_busy_lock_is_skipped_without_a_trace(limit: int, *, shared: bool, hel
     assert service.table.waiters(LOCK) == []
 
 
-def test_a_stopped_execution_is_reaped_and_its_waiter_too() -> None:
-    service = Service()
-    body = holding(service, lambda context, _: context.create_callback(name="never").result())
-    with executions_of(body, service, time_scale=QUICK) as executions:
-        holder, waiter = executions.start("a"), executions.start("b")
-        executions.runner.wait_for_callback(holder, name="never", timeout=10)
-        executions.runner.wait_for_callback(waiter, name=f"{LOCK}: granted 1", timeout=10)
-        for arn in (holder, waiter):
-            executions.stop(arn)
-            service.over.add(arn)
-        assert service.reap(waiter).waiters == 1
-        assert service.reap(holder).holders == 1
-    assert service.state(LOCK).held == 0
-
-
 def test_an_owner_id_is_not_shown() -> None:
     assert owner("secret") not in repr(DurableLock(LOCK, 7, owner("secret")))
 
@@ -178,19 +163,12 @@ def test_executions_learn_by_their_callbacks_or_at_once_that_a_newer_one_was_gra
 # What `hold` refuses, before anything is asked.
 
 
-@pytest.mark.parametrize(
-    ("field", "given"),
-    [
-        ("lease", {"lease": timedelta(milliseconds=1500)}),
-        ("max_wait", {"max_wait": timedelta(seconds=0)}),
-        ("max_hold", {"max_hold": timedelta(days=367)}),
-        ("only_newest", {"only_newest": 7, "shared": True}),
-    ],
-)
-def test_what_breaks_a_rule_of_durable_functions_is_named(field: str, given: Json) -> None:
-    with pytest.raises(InvalidRequest) as caught:
-        options(**given)
-    assert caught.value.field == field
+def test_shared_and_the_newest_only_do_not_go_together() -> None:
+    """`tests/contracts/test_rules.py` has the rules of single arguments."""
+    with pytest.raises(InvalidRequest, match="only_newest: must be left out"):
+        options(only_newest=7, shared=True)
+    assert options(shared=True).request["shared"]
+    assert "shared" not in options().request
 
 
 def test_a_time_is_a_number_of_seconds_or_a_timedelta() -> None:
@@ -220,11 +198,6 @@ def test_a_long_wait_has_long_fallback_periods(max_wait: timedelta | None, fallb
 def test_fallback_periods_that_are_too_many_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="from 605 s to 12 h"):
         options(max_wait=timedelta(days=7), fallback=60)
-
-
-def test_it_asks_to_share_only_if_it_is_told_to() -> None:
-    assert "shared" not in options().request
-    assert options(shared=True).request["shared"]
 
 
 def test_a_hold_without_with_is_warned_of() -> None:

@@ -15,7 +15,7 @@ from aws_durable_execution_sdk_python import DurableContext
 from aws_durable_execution_sdk_python.config import Duration
 
 from fairlock.durable import DurableLock, durable_lock, hold
-from fairlock.errors import LockWaitTimeout
+from fairlock.errors import LockStoreUnavailable, LockWaitTimeout
 from tests.support import owner
 from tests.unit.durable.service import (
     LOCK,
@@ -26,7 +26,6 @@ from tests.unit.durable.service import (
     Service,
     executions_of,
     holding,
-    unavailable,
 )
 
 
@@ -176,7 +175,7 @@ def test_a_call_that_a_death_delayed_is_granted_nothing_after_the_lock_was_skipp
         if name == "acquire" and not late:
             late.append(request)
             killer.at = len(killer.seen)
-            unavailable()
+            raise LockStoreUnavailable
 
     service.before = delay
     body = holding(service, lambda _, lock: lock is not None, skip=True)

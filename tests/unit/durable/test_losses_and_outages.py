@@ -18,11 +18,12 @@ from tests.unit.durable.service import (
     Json,
     Service,
     error_of,
+    fails,
     holding,
     result_of,
-    unavailable,
 )
 
+SILENCE = LockStoreUnavailable("as a test wants it")
 NO_PERMISSION = LockStoreMisconfigured("not authorized to perform: lambda:InvokeFunction")
 
 
@@ -87,18 +88,9 @@ def test_an_acquisition_that_is_released_while_it_waits_is_lost() -> None:
     assert error_of(holding(service), service)[0].endswith("LockLost")
 
 
-@pytest.mark.parametrize("is_done", [False, True])
-def test_what_a_service_may_have_granted_unanswered_is_given_back(*, is_done: bool) -> None:
-    service = Service()
-
-    def fail(name: str, *_: object) -> None:
-        if name == "acquire":
-            unavailable()
-
-    if is_done:
-        service.after = fail
-    else:
-        service.before = fail
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_what_a_service_may_have_granted_unanswered_is_given_back(moment: str) -> None:
+    service = Service(**{moment: fails("acquire", SILENCE)})
     kind, message = error_of(holding(service), service)
     assert kind.endswith("LockStoreUnavailable")
     assert "did not answer" in message
@@ -106,38 +98,27 @@ def test_what_a_service_may_have_granted_unanswered_is_given_back(*, is_done: bo
     assert len({request["owner_id"] for _, request in service.calls}) == 1
 
 
-@pytest.mark.parametrize("error", [LockStoreUnavailable("as a test wants it"), NO_PERMISSION])
+@pytest.mark.parametrize("error", [SILENCE, NO_PERMISSION])
 def test_a_release_that_fails_does_not_replace_the_result(error: Exception) -> None:
-    def fail_releases(name: str, _request: Json) -> None:
-        if name == "release":
-            raise error
-
-    service = Service(before=fail_releases)
+    service = Service(before=fails("release", error))
     assert result_of(holding(service, lambda *_: "done"), service).result == '"done"'
     assert service.state(LOCK).held == 1  # The end of the execution frees it.
 
 
-class Refuser:
-    """Refuses each acquire but the first, and as many releases as it is told to."""
-
-    def __init__(self, *, loses_first_reply: bool, refused_releases: int = 0) -> None:
-        self.service = Service(before=self._refuse, after=self._lose)
-        self._loses_first_reply = loses_first_reply
-        self._left = {"acquire": -1, "release": refused_releases}
-
-    def _refuse(self, name: str, _request: Json) -> None:
-        self._left[name] -= 1
-        if (name == "acquire" and self.service.calls) or self._left[name] >= 0:
-            raise NO_PERMISSION
-
-    def _lose(self, name: str, _request: Json, _answer: Json) -> None:
-        if name == "acquire" and self._loses_first_reply:
-            unavailable()
+LATER = range(1, 99)
+"""The calls after the first one."""
 
 
 @pytest.mark.parametrize("refused_releases", [0, 2])
 def test_a_grant_with_a_lost_reply_is_given_back_after_a_refusal(refused_releases: int) -> None:
-    service = Refuser(loses_first_reply=True, refused_releases=refused_releases).service
+    refuse_acquire = fails("acquire", NO_PERMISSION, LATER)
+    refuse_release = fails("release", NO_PERMISSION, range(refused_releases))
+
+    def refuse(name: str, _request: Json) -> None:
+        refuse_acquire(name)
+        refuse_release(name)
+
+    service = Service(before=refuse, after=fails("acquire", SILENCE))
     kind, message = error_of(holding(service), service)
     assert kind.endswith("LockStoreMisconfigured")
     assert "not authorized" in message
@@ -146,7 +127,7 @@ def test_a_grant_with_a_lost_reply_is_given_back_after_a_refusal(refused_release
 
 
 def test_a_waiter_whose_second_call_is_refused_leaves_the_queue() -> None:
-    service = Refuser(loses_first_reply=False).service
+    service = Service(before=fails("acquire", NO_PERMISSION, LATER))
     service.take("anna")
     kind, _ = error_of(holding(service), service)
     assert kind.endswith("LockStoreMisconfigured")
@@ -155,13 +136,8 @@ def test_a_waiter_whose_second_call_is_refused_leaves_the_queue() -> None:
 
 @pytest.mark.parametrize("error", [InvalidRequest(field="limit", rule="too high"), NO_PERMISSION])
 def test_an_acquire_that_can_never_succeed_is_not_repeated(error: Exception) -> None:
-    asked, caught = list[str](), list[Exception]()
-
-    def refuse(name: str, _request: Json) -> None:
-        asked.append(name)
-        raise error
-
-    service = Service(before=refuse)
+    """A second one would be granted."""
+    service, caught = Service(before=fails("acquire", error, [0])), list[Exception]()
 
     def body(event: object, context: DurableContext) -> None:
         try:
@@ -171,7 +147,6 @@ def test_an_acquire_that_can_never_succeed_is_not_repeated(error: Exception) -> 
 
     result_of(body, service)
     assert {(type(found), str(found)) for found in caught} == {(type(error), str(error))}
-    assert asked.count("acquire") == 1
 
 
 class Hours:

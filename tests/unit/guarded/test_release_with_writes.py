@@ -7,7 +7,6 @@ import functools
 import pytest
 
 from fairlock import LockLost, LockStoreUnavailable
-from fairlock.errors import TransactionRefused
 from fairlock.protocol.schema import lock_key
 from tests.support import LOCK, TABLE, owner
 from tests.support.faulty_table import (
@@ -18,7 +17,7 @@ from tests.support.faulty_table import (
     lost_reply,
     meanwhile,
 )
-from tests.unit.guarded.conftest import Bench, deposit, open_account
+from tests.unit.guarded.conftest import Bench, deposit
 
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:billing:run-1"
 HOUR_MS = 3_600_000
@@ -62,18 +61,6 @@ def test_a_waiter_with_a_lowered_limit_is_not_let_in_too_early(bench: Bench) -> 
     bench.writes(grants[1]).transact_write([deposit("x")], release=True)
     bench.writes(grants[2]).transact_write([deposit("x")], release=True)
     assert (bench.balance("x"), bench.holders()) == (3, ["dora"])
-
-
-def test_refused_items_keep_the_lock_and_leave_the_queue_alone(bench: Bench) -> None:
-    grant = bench.grant("anna")
-    bench.writes(grant).transact_write([open_account("x", 5)])
-    bench.waits("ben")
-    with pytest.raises(TransactionRefused) as caught:
-        bench.writes(grant).transact_write([deposit("y"), open_account("x")], release=True)
-    assert caught.value.failed == (1,)
-    assert (bench.balance("y"), bench.holders(), bench.waiters()) == (None, ["anna"], ["ben"])
-    bench.writes(grant).transact_write([deposit("y")], release=True)
-    assert (bench.balance("y"), bench.holders(), bench.waiters()) == (1, ["ben"], [])
 
 
 def test_who_joins_just_before_the_transaction_is_handed_the_lock(bench: Bench) -> None:

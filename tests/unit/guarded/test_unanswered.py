@@ -134,18 +134,6 @@ def test_a_write_without_an_answer_that_is_made_again_is_done_once(
     assert not lock.lost.is_set()
 
 
-def test_after_an_interrupted_write_with_release_no_heartbeat_tells_of_a_theft(
-    bench: Bench, faulty: FaultyTable, lock: Lock
-) -> None:
-    faulty.will(fault(TimeLimitError(), 1, when="after"))
-    unanswered(lock, release=True)
-    assert bench.holders() == []
-    with pytest.raises(LockLost, match="may have been released"):
-        lock.heartbeat()
-    assert not lock.lost.is_set()
-    assert lock.release() is True
-
-
 def test_the_end_of_the_client_releases_what_an_interrupted_write_has_not(bench: Bench) -> None:
     with locked(bench) as (client, lock):
         client.will(fault(TimeLimitError(), 1))
