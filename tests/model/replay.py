@@ -94,10 +94,19 @@ Names: TypeAlias = dict[int, str]
 
 
 def _name_of(request: object, names: Names) -> str:
-    """Fails for a request of an unknown function: the model would not know what it is."""
-    if isinstance(request, Transaction) and id(request) not in names:
-        request = request.state
+    """Fails for a request of an unknown function: the model would not know what it is.
+
+    A transaction or a list that others have made of known parts is named after its first part.
+    """
+    if id(request) not in names:
+        request = next(iter(_parts(request)), request)
     return names[id(request)]
+
+
+def _parts(request: object) -> Sequence[object]:
+    if isinstance(request, Transaction):
+        return (request.state, request.other)
+    return request if isinstance(request, list) else ()
 
 
 @contextmanager
@@ -115,9 +124,7 @@ def _remembering(names: Names, name: str, maker: Callable[..., Any]) -> Callable
     def make(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever the maker takes and makes
         made = maker(*args, **kwargs)
         request = made[0] if isinstance(made, tuple) else made
-        names[id(request)] = name
-        if isinstance(request, Transaction):
-            names.update({id(request.state): name, id(request.other): name})
+        names.update({id(each): name for each in (request, *_parts(request))})
         return made
 
     return make
