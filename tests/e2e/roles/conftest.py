@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache, partial
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from aws_cdk import App
@@ -14,8 +12,8 @@ from app import build
 from infra.lock_stack import LockStack
 from testbed.localaws import LocalAws
 from tests.e2e.deployment import Deployment
-from tests.e2e.roles.identities import add_keyed_functions, add_roles, client_as
-from tests.e2e.roles.rights import ACCOUNT
+from tests.e2e.roles.calls import ACCOUNT
+from tests.e2e.roles.identities import Identities, add_keyed_functions, add_roles
 
 PRINCIPAL = "PolicyDocument.Statement.2.Condition.ArnNotEquals.aws:PrincipalArn"
 
@@ -52,10 +50,6 @@ def enforcing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         yield Deployment(aws=aws, outputs=aws.deploy(app=assembly, stacks=("Fairlock",)))
 
 
-ClientAs = Callable[[str, str], Any]
-"""Makes a boto3 client that sends as a role, for a service."""
-
-
 @pytest.fixture(scope="session")
-def sends_as(enforcing: Deployment) -> ClientAs:
-    return cache(partial(client_as, enforcing))
+def identities(enforcing: Deployment) -> Identities:
+    return Identities(enforcing)

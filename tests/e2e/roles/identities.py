@@ -1,49 +1,115 @@
-"""The roles that the service makes or grants to, and clients that send as one of them."""
+"""Requests as another caller: signed with the credentials of a role."""
 
 from __future__ import annotations
 
+import os
 from typing import Any, Final
 
 import boto3
+import botocore.session
 from aws_cdk import CfnOutput, Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from fairlock.cdk import LockGuard
 from infra.lock_stack import LockStack
 from tests.e2e.deployment import Deployment
-from tests.e2e.roles.rights import ACCOUNT, FUNCTIONS
+from tests.e2e.roles.calls import ACCOUNT, AnyCall, Simulated
 from tests.e2e.workflow_parts import durable_code, durable_function
 
-ROLES = (*FUNCTIONS, "Guard", "Client", "User")
-"""The functions' eight; a state machine with a guard; `grant_client`; `grant_use`.
+ROLES = (
+    *("Acquire", "Heartbeat", "Release", "Reap", "Inspect", "ForceRelease", "SetLimit", "Publish"),
+    *("Guard", "Client", "User", "Administrator"),
+)
+"""The functions' eight; a state machine with a guard; `grant_client`; `grant_use`; the control.
 
-Beside them "TeamA" may use the locks of one prefix, and "Administrator" may do everything.
+Beside them "TeamA" may use the locks of one prefix.
 """
+_DENIALS: Final = {"AccessDenied", "AccessDeniedException", "AuthorizationError"}
+_NOT_OF_THE_USER: Final = {
+    "profile": (None, None, None, None),
+    "config_file": (None, None, os.devnull, None),
+    "credentials_file": (None, None, os.devnull, None),
+}
 TRUST: Final = (
     '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole",'
     f' "Principal": {{"AWS": "arn:aws:iam::{ACCOUNT}:root"}}}}]}}'
 )
 
 
-def client_as(deployment: Deployment, role: str, service: str) -> Any:  # noqa: ANN401 - a boto3 client
-    """A boto3 client that sends as a role, which trusts the account: what it may do is at issue."""
-    aws, arn = deployment.aws, deployment.outputs["Fairlock"][f"{role}RoleArn"]
-    name = arn.rpartition("/")[2]
-    aws.client("iam").update_assume_role_policy(RoleName=name, PolicyDocument=TRUST)
-    given = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="any")["Credentials"]
-    return boto3.client(  # type: ignore[call-overload]  # boto3-stubs want a literal service name
-        service,
-        region_name="us-east-1",
-        endpoint_url=aws.endpoint_url,
-        aws_access_key_id=given["AccessKeyId"],
-        aws_secret_access_key=given["SecretAccessKey"],
-        aws_session_token=given["SessionToken"],
-        config=Config(retries={"max_attempts": 0}, inject_host_prefix=False, proxies={}),
-    )
+class Identities:
+    """Sends requests with the credentials of one role after the other."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._credentials = {name: self._assumed(name) for name in (*ROLES, "TeamA")}
+        self._session = boto3.session.Session(
+            "unknown",
+            "unknown",
+            "unknown",
+            region_name="us-east-1",
+            botocore_session=botocore.session.Session(session_vars=_NOT_OF_THE_USER),
+        )
+        self._clients: dict[str, Any] = {}
+
+    def denied(self, role: str, call: AnyCall) -> bool:
+        """Whether the role may not make this request; any other answer means that it may."""
+        if isinstance(call, Simulated):
+            return self._denied_in_simulation(role, call)
+        self._use(role)
+        try:
+            getattr(self._client(call.service), call.operation)(**call.arguments)
+        except ClientError as error:
+            answer = error.response["Error"]
+            return answer["Code"] in _DENIALS
+        return False
+
+    def client(self, role: str, service: str) -> Any:  # noqa: ANN401 - a boto3 client
+        """It sends as this role, until another one is used."""
+        self._use(role)
+        return self._client(service)
+
+    def _denied_in_simulation(self, role: str, call: Simulated) -> bool:
+        arn = self._deployment.outputs["Fairlock"][f"{role}RoleArn"]
+        answer = self._deployment.aws.client("iam").simulate_principal_policy(
+            PolicySourceArn=arn, ActionNames=[call.action], ResourceArns=[call.resource]
+        )
+        [result] = answer["EvaluationResults"]
+        return bool(result["EvalDecision"] != "allowed")
+
+    def _assumed(self, role: str) -> dict[str, str]:
+        """Credentials of a role whose trust is given to the account: what it may do is at issue."""
+        aws, arn = self._deployment.aws, self._deployment.outputs["Fairlock"][f"{role}RoleArn"]
+        name = arn.rpartition("/")[2]
+        aws.client("iam").update_assume_role_policy(RoleName=name, PolicyDocument=TRUST)
+        answer = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="matrix")
+        credentials: dict[str, str] = answer["Credentials"]
+        return credentials
+
+    def _use(self, role: str) -> None:
+        """Signs from now on as this role: clients ask their session for each signature."""
+        signing, given = self._session.get_credentials(), self._credentials[role]
+        assert signing is not None
+        signing.access_key = given["AccessKeyId"]
+        signing.secret_key = given["SecretAccessKey"]
+        signing.token = given["SessionToken"]
+
+    def _client(self, service: str) -> Any:  # noqa: ANN401 - a boto3 client
+        if service not in self._clients:
+            # The overloads of boto3-stubs want a literal service name.
+            self._clients[service] = self._session.client(  # type: ignore[call-overload]
+                service,
+                endpoint_url=self._deployment.aws.endpoint_url,
+                config=Config(retries={"max_attempts": 0}, inject_host_prefix=False, proxies={}),
+            )
+        return self._clients[service]
+
+
+# The roles that the service makes or grants to, beside it in its stack.
 
 
 def add_roles(stack: LockStack) -> None:

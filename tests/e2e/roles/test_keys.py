@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from tests.e2e.deployment import Deployment, wait_until
 from tests.e2e.durable.executions import DurableLock, take, without_events
-from tests.e2e.roles.conftest import ClientAs
+from tests.e2e.roles.identities import Identities
 
 LEASE_SECONDS = 2
 FALLBACK_SECONDS = 20
@@ -51,9 +51,10 @@ def test_a_dead_execution_of_a_machine_with_a_key_loses_its_lock_without_a_grant
 
 
 def test_control_the_functions_may_not_read_the_data_of_such_an_execution(
-    enforcing: Deployment, sends_as: ClientAs
+    enforcing: Deployment, identities: Identities
 ) -> None:
-    execution, functions = keyed_execution(enforcing), sends_as("Acquire", "stepfunctions")
+    execution = keyed_execution(enforcing)
+    functions = identities.client("Acquire", "stepfunctions")
     with pytest.raises(ClientError, match="KmsAccessDenied"):
         functions.describe_execution(executionArn=execution)
     known = functions.describe_execution(executionArn=execution, includedData="METADATA_ONLY")
