@@ -248,13 +248,6 @@ def test_every_public_name_is_in_the_reference() -> None:
     ]
 
 
-def test_the_runbook_has_each_alarm() -> None:
-    alarms = re.findall(r"^\| \*\*(\w+)\*\* \|", (DOCS / "monitoring.md").read_text(), re.MULTILINE)
-    assert len(alarms) == 9
-    runbook = (DOCS / "runbook.md").read_text()
-    assert [alarm for alarm in alarms if f"**{alarm}**" not in runbook] == []
-
-
 def test_the_picture_of_the_architecture_has_each_function_with_arrows() -> None:
     picture = (DOCS / "images" / "architecture.svg").read_text()
     handlers = {

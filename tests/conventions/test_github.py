@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.checkout import ROOT
+
 GITHUB = ROOT / ".github"
 APP = ROOT / "examples" / "app" / ".github"
 WORKFLOWS = sorted(path for home in (GITHUB, APP) for path in home.glob("workflows/*.yml"))
@@ -37,11 +38,9 @@ def parsed(path: Path) -> Any:  # noqa: ANN401 - YAML
 def rights_that_write(workflow: dict[str, Any]) -> dict[str, set[str]]:
     """The rights to write that each job has; the workflow itself gives none at all."""
     assert workflow["permissions"] == {}
-    jobs = workflow["jobs"].items()
-    given = {name: job.get("permissions", {"everything": "write"}) for name, job in jobs}
     found = {
-        name: {right for right, level in rights.items() if level != "read"}
-        for name, rights in given.items()
+        name: {right for right, level in job.get("permissions", {}).items() if level != "read"}
+        for name, job in workflow["jobs"].items()
     }
     return {name: rights for name, rights in found.items() if rights}
 
@@ -137,8 +136,8 @@ jobs:
 
 
 def test_a_careless_workflow_and_form_are_found() -> None:
-    job: dict[str, Any] = {"steps": []}
-    assert rights_that_write({"permissions": {}, "jobs": {"test": job}}) == {"test": {"everything"}}
+    job = {"permissions": {"contents": "write", "actions": "read"}}
+    assert rights_that_write({"permissions": {}, "jobs": {"test": job}}) == {"test": {"contents"}}
     form = {"name": "Bug", "body": [{"type": "input", "attributes": {}}, {"type": "text"}]}
     with pytest.raises(KeyError, match="id"):
         wrong_in_form(form)

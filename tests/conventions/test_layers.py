@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import Import, imports_of, module_of
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.checkout import ROOT, Import, imports_of, module_of
 
 LAYERS = (
     ("fairlock.text", "fairlock.clock", "fairlock.backoff", "fairlock.names"),
@@ -94,7 +92,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "tests.smoke": {*CORE, "infra", "fairlock.cdk", "testbed.localaws", "tests.e2e"},
     "tests.typing": PRODUCT,
-    "tests.unit": {*PRODUCT, *HELPERS, "examples.bank", "examples.fenced_sql", "tests.property"},
+    "tests.unit": {*PRODUCT, *HELPERS, "examples.bank", "examples.fenced_sql"},
 }
 
 

@@ -17,8 +17,7 @@ from hatchling import build
 from packaging.requirements import Requirement
 
 from fairlock.cdk.service.asset import assemble
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.checkout import ROOT
 
 
 def unpacked(wheel: Path, target: Path) -> Path:

@@ -19,8 +19,8 @@ from packaging.requirements import Requirement
 
 from release.checks import APP, commands_of_the_app
 from tests.packaging.conftest import home_of, required_by
+from tests.support.checkout import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 WHERE = """
 import fairlock, importlib.util
 print(fairlock.__file__, *map(importlib.util.find_spec, ("testbed", "infra", "lambdas")))

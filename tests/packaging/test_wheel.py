@@ -21,8 +21,7 @@ from release import checks, environments
 from release.environments import CheckFailedError, oldest_and_newest
 from testbed.localaws import LocalAws
 from tests.packaging.conftest import home_of, required_by, run
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.checkout import ROOT
 
 ASSEMBLE = """
 import importlib.util, json, pathlib, site
