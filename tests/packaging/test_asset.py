@@ -127,7 +127,7 @@ def test_a_layer_finds_all_of_typing_extensions(asset: Path) -> None:
 
     So the asset's module is what OpenTelemetry of a layer imports, for instance.
     """
-    assert run(LAYER, asset)[1] == {"home": str(asset / "typing_extensions.py")}
+    assert run(LAYER, asset) == {"home": str(asset / "typing_extensions.py")}
 
 
 def test_a_missing_distribution_is_told_with_the_cure(

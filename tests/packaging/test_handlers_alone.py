@@ -102,7 +102,7 @@ def run_alone(
     environment: Mapping[str, str] = ELSEWHERE,
 ) -> dict[str, Any]:
     script = f"name = {handler!r}\n{PRELUDE}{script}"
-    return run(script, asset, boto3_home, environment=environment)[1]
+    return run(script, asset, boto3_home, environment=environment)
 
 
 CLIENTS = {
