@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from importlib.metadata import distribution, distributions
 from pathlib import Path
@@ -124,15 +123,8 @@ def metadata(repository: str, home: Path) -> dict[str, Any]:
     )
     assert count == 1
     (home / "pyproject.toml").write_text(changed)
-    finished = subprocess.run(
-        [sys.executable, "-m", "hatchling", "metadata"],
-        cwd=home,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    told: dict[str, Any] = json.loads(finished.stdout)
+    printed = environments.run([sys.executable, "-m", "hatchling", "metadata"], cwd=home)
+    told: dict[str, Any] = json.loads(printed)
     return told
 
 
@@ -169,18 +161,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_pytest(project: Path, installed: Path, *arguments: str) -> str:
     """What pytest says of the project, where this wheel is what `fairlock` is."""
-    surroundings = {name: text for name, text in os.environ.items() if "AWS_" not in name}
-    command = [sys.executable, "-B", "-m", "pytest"]
-    finished = subprocess.run(
-        [*command, "-q", "--color=no", "-p", "no:cacheprovider", *arguments],
-        cwd=project,
-        env={**surroundings, "PYTHONPATH": str(installed), "PYTEST_ADDOPTS": ""},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return finished.stdout + finished.stderr
+    command = [sys.executable, "-B", "-m", "pytest", "-q", "--color=no", "-p", "no:cacheprovider"]
+    variables = {"PYTHONPATH": str(installed), "PYTEST_ADDOPTS": ""}
+    try:
+        return environments.run([*command, *arguments], cwd=project, environment=variables)
+    except CheckFailedError as failed:
+        return str(failed)
 
 
 def test_the_examples_pass_and_fail_if_the_code_under_test_ignores_its_lock(
