@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from traceback import walk_stack
 from types import FrameType
 from typing import Any
 
@@ -58,11 +59,8 @@ class Way:
             self.functions.add(frame.f_code)
 
     def note_request(self, service: str) -> None:
-        frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to count
-        depth = 0
-        while frame is not None:
-            depth += is_ours(frame)
-            frame = frame.f_back
+        here = sys._getframe()  # noqa: SLF001 - there is no other way to count
+        depth = sum(is_ours(frame) for frame, _ in walk_stack(here))
         self.requests += 1
         self.frames[service] = max(depth, self.frames.get(service, 0))
 
