@@ -96,7 +96,7 @@ class Control:
             code: CodeType = compile(self.source(), str(self.path), "exec")
             return code
 
-        SourceFileLoader.get_code = get_code  # type: ignore[method-assign]  # replaced
+        SourceFileLoader.get_code = get_code  # type: ignore[assignment, method-assign]  # replaced
 
 
 # All controls by their names, and which files of tests catch each: the matrix, kept.

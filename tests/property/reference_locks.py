@@ -191,6 +191,8 @@ def read_stored(item: Mapping[str, Any]) -> Lock | None:
         return Permit(int(item[f"token:{name}"]["N"]), *numbers)
 
     owners = [name.removeprefix("holder:") for name in item if name.startswith("holder:")]
+    tokens = [name.removeprefix("token:") for name in item if name.startswith("token:")]
+    assert sorted(tokens) == sorted(owners), "the tokens are those of the holders"
     assert int(item["held"]["N"]) == len(owners), "the count of permits is that of the holders"
     return Lock(
         last_token=int(item["fencing_token"]["N"]),
