@@ -8,8 +8,6 @@ imported, so the checkout stays as it is.
 from __future__ import annotations
 
 import ast
-import importlib.abc
-import importlib.machinery
 import json
 import math
 import os
@@ -19,11 +17,12 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
-from types import CodeType, ModuleType
-from typing import Any, Final
+from types import CodeType
+from typing import Final
 
 import coverage
 import pytest
@@ -88,34 +87,16 @@ class Control:
         """Switches the protection off in this process, for good; before the product is imported."""
         if self.module in sys.modules:
             raise RuntimeError(f"{self.module} is imported already")
-        sys.meta_path.insert(0, _Finder(self))
+        as_it_is = SourceFileLoader.get_code
 
+        def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
+            if fullname != self.module:
+                return as_it_is(loader, fullname)
+            # Not from the bytecode cache, which has the file as it is; nor into it.
+            code: CodeType = compile(self.source(), str(self.path), "exec")
+            return code
 
-class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, control: Control) -> None:
-        self._control = control
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._control.module:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.origin is not None:
-            spec.loader = _Loader(fullname, spec.origin, self._control)
-        return spec
-
-
-class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, fullname: str, path: str, control: Control) -> None:
-        super().__init__(fullname, path)
-        self._control = control
-
-    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - importlib's
-        # Not from the bytecode cache, which has the file as it is; nor into it.
-        code: Any = compile(self._control.source(), str(self._control.path), "exec")
-        assert isinstance(code, CodeType)
-        return code
+        SourceFileLoader.get_code = get_code  # type: ignore[assignment, method-assign]  # replaced
 
 
 # All controls by their names, and which files of tests catch each: the matrix, kept.

@@ -38,8 +38,6 @@ REQUESTS: dict[str, Callable[[Any], object]] = {
     "$FORCE_RELEASE": parse_force_release,
 }
 """The functions that the examples invoke, and what reads their requests."""
-OTHER_NAMES = {"states": "stepfunctions"}
-"""What IAM calls otherwise than botocore."""
 MORE_LINES = re.compile(r"\\\n\s*")
 COMMENT = re.compile(r"\s+#\s.*$")
 ASSIGNED = re.compile(r"[A-Z_]+=\S*")
@@ -99,7 +97,9 @@ def check_python_words(words: list[str]) -> None:
         case ["install", "-r", file]:
             assert (ROOT / "examples" / "app" / file).exists(), words
         case ["install", *asked]:
-            check_extras(asked)
+            project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+            [extras] = re.findall(r"fairlock\[([\w,]+)\]", " ".join(asked))
+            assert set(extras.split(",")) <= set(project["optional-dependencies"]), extras
         case _:
             raise NotCheckedError(words)
 
@@ -139,12 +139,6 @@ def check_aws(words: list[str]) -> None:
             REQUESTS[rest[options["function-name"] + 1]](sent)
 
 
-def check_extras(words: list[str]) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    [asked] = re.findall(r"fairlock\[([\w,]+)\]", " ".join(words))
-    assert set(asked.split(",")) <= set(project["optional-dependencies"]), asked
-
-
 def answers_in(text: str) -> Iterator[Any]:
     """The JSON in a block, one document after the other."""
     decoder, at = json.JSONDecoder(), 0
@@ -174,7 +168,7 @@ def check_policy(policy: dict[str, Any]) -> None:
         assert set(statement) == {"Effect", "Action", "Resource"}
         for action in statement["Action"]:
             service, _, operation = action.partition(":")
-            model = session.get_service_model(OTHER_NAMES.get(service, service))
+            model = session.get_service_model({"states": "stepfunctions"}.get(service, service))
             assert operation in [*model.operation_names, "InvokeFunction"], action
 
 

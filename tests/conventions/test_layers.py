@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import Import, imports_of, module_of
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.checkout import ROOT, Import, imports_of, module_of
 
 LAYERS = (
     ("fairlock.text", "fairlock.clock", "fairlock.backoff", "fairlock.names"),
@@ -37,6 +35,20 @@ CORE = {*BASE, *LAYERS[3], *LAYERS[4], *LAYERS[5]}
 LIBRARY = {"fairlock", *(package for layer in LAYERS for package in layer)}
 PRODUCT = {*LIBRARY, "fairlock.cdk", "lambdas", "infra", "app"}
 HELPERS = {"tests.support", "testbed.localaws"}
+
+SUITES = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")} - {"support"}
+BESIDE = {
+    "bench": {"bench", "tests.histories"},
+    "contracts": {"tests.unit"},
+    "conventions": {"examples.fenced_sql"},
+    "demo": {"examples.demo"},
+    "histories": {"tests.property"},
+    "packaging": {"release"},
+    "simulation": {"tests.model"},
+    "smoke": {"tests.e2e"},
+    "unit": {"examples.bank", "examples.fenced_sql"},
+}
+"""What suites import beside the product and the helpers of all tests."""
 
 ALLOWED: dict[str, set[str]] = {
     **{
@@ -70,31 +82,12 @@ ALLOWED: dict[str, set[str]] = {
     "release": set(),
     "testbed.conformance": {"testbed.localaws"},
     "testbed.second_engine": {"fairlock.cdk", *HELPERS, "tests.e2e"},
+    "testbed.conformance.tests": {"testbed.conformance"},
+    "testbed.localaws.tests": HELPERS,
+    "testbed.second_engine.tests": {"testbed.second_engine"},
     "tests": HELPERS,
     "tests.support": {*CORE, "fairlock.client", "fairlock.testing"},
-    "tests.bench": {*HELPERS, "bench", "tests.histories"},
-    "tests.clocks": {*CORE, "fairlock", "fairlock.client", "fairlock.testing", "tests.support"},
-    "testbed.conformance.tests": {"testbed.conformance"},
-    "tests.contracts": {*LIBRARY, *HELPERS, "tests.unit"},
-    "tests.controls": {"tests.support"},
-    "tests.conventions": {*PRODUCT, *HELPERS, "bench", "examples.fenced_sql"},
-    "tests.demo": {"examples.demo", "infra", "fairlock.cdk"},
-    "tests.e2e": {*PRODUCT, *HELPERS},
-    "tests.fuzz": {*LIBRARY, "lambdas", "tests.support"},
-    "tests.histories": {*CORE, *HELPERS, "fairlock", "fairlock.testing", "tests.property"},
-    "testbed.localaws.tests": HELPERS,
-    "tests.model": {*CORE, "fairlock.durable", "fairlock.testing", "tests.support"},
-    "tests.packaging": {"fairlock.cdk", "release", *HELPERS},
-    "tests.property": {*CORE, "fairlock", "fairlock.aio", "fairlock.testing", "tests.support"},
-    "testbed.second_engine.tests": {"testbed.second_engine"},
-    "tests.simulation": {
-        *CORE,
-        *("fairlock", "fairlock.cdk", "fairlock.client", "fairlock.guarded", "fairlock.testing"),
-        *("lambdas", "tests.model", "tests.support"),
-    },
-    "tests.smoke": {*CORE, "infra", "fairlock.cdk", "testbed.localaws", "tests.e2e"},
-    "tests.typing": PRODUCT,
-    "tests.unit": {*PRODUCT, *HELPERS, "examples.bank", "examples.fenced_sql", "tests.property"},
+    **{f"tests.{suite}": {*PRODUCT, *HELPERS, *BESIDE.get(suite, ())} for suite in SUITES},
 }
 
 

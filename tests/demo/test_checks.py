@@ -213,20 +213,18 @@ def erin(*in_vain_ms: int, asked_ms: int = 500, granted_ms: int = 1_600) -> Exec
     return timed_out(late, *in_vain_ms) if in_vain_ms else queued(late)
 
 
-def test_who_was_pushed_into_a_stopped_executions_place_passes() -> None:
-    assert handed_on(STOPPED, LIMITS) == Check(
-        claim="stopped execution: its lock was handed on before its lease was over, "
-        "and the next one did not have to ask again",
-        passed=True,
-        evidence="in 600 ms after the stop, asked 1 time (lease and tolerance would have taken "
-        "7.1 s, and a question of its own up to 10 s more)",
-    )
-
-
 # The lock was acquired at 95 ms: the lease is over at 6,095 ms, the clock tolerance at 8,095 ms.
 @pytest.mark.parametrize(
     ("following", "passed", "evidence"),
     [
+        (
+            STOPPED.following,
+            True,
+            (
+                "in 600 ms after the stop, asked 1 time (lease and tolerance would have taken "
+                "7.1 s, and a question of its own up to 10 s more)"
+            ),
+        ),
         (erin(granted_ms=1_001), True, "in "),
         (erin(granted_ms=6_095), False, "in "),
         (erin(500, granted_ms=1_600), False, "in 600 ms after the stop, asked 2 times"),

@@ -124,15 +124,9 @@ def test_a_stopped_execution_blocks_its_lock_until_it_is_handed_on() -> None:
 
 # The demo's own description names its modules.
 
-FOLDER = Path(examples.demo.__file__).parent
-
-
-def modules_named_in(text: str | None) -> set[str]:
-    """The words in code style of the list."""
-    items = re.findall(r"^\* (.*?):", text or "", re.MULTILINE | re.DOTALL)
-    return {name for item in items for name in re.findall(r"`(\w+)`", item)}
-
 
 def test_the_description_names_each_module_and_no_other() -> None:
-    modules = {path.stem for path in FOLDER.glob("*.py")} - {"__init__", "__main__"}
-    assert modules_named_in(examples.demo.__doc__) == modules
+    items = re.findall(r"^\* (.*?):", examples.demo.__doc__ or "", re.MULTILINE | re.DOTALL)
+    named = {name for item in items for name in re.findall(r"`(\w+)`", item)}
+    modules = {path.stem for path in Path(examples.demo.__file__).parent.glob("*.py")}
+    assert named == modules - {"__init__", "__main__"}

@@ -36,6 +36,7 @@ from tests.fuzz.findings import (
     UNTYPED,
     WRITES,
     Exceptions,
+    Findings,
     leaks,
 )
 from tests.fuzz.handlers import fuzz_handlers
@@ -49,33 +50,29 @@ FEW = 400
 """As many as a planted defect may take to be found."""
 
 
-Record = Callable[[str, object], None]
+Fuzz = Callable[..., Findings]
+WAYS: Final = {
+    fuzz_handlers: {
+        *("acquired True", "acquired HELD", "acquired QUEUED", "acquired SUPERSEDED", "limited"),
+        *("renewed True", "released True", "released NOT_HELD", "reserved True"),
+        *("reserved TOO_LATE", "reap batches", "InvalidRequest", "LockStoreUnavailable"),
+        *("LockStoreMisconfigured", "LockLost"),
+    },
+    fuzz_clients: {"returned", "InvalidRequest", "LockLost", "LockWaitTimeout"},
+}
+"""How calls end, among others."""
 
 
 @pytest.mark.timeout(1_200)
-def test_handlers_raise_typed_errors_write_nothing_on_refusal_and_show_no_secret(
-    record_property: Record,
+@pytest.mark.parametrize(("fuzz", "calls"), [(fuzz_handlers, REQUESTS), (fuzz_clients, CALLS)])
+def test_calls_raise_typed_errors_write_nothing_on_refusal_and_show_no_secret(
+    fuzz: Fuzz, calls: int, record_property: Callable[[str, object], None]
 ) -> None:
-    findings = fuzz_handlers(REQUESTS, seed=SEED)
-    record_property("figures", f"fuzzed handlers: {findings.figures()}")
-    assert findings.calls == REQUESTS
+    findings = fuzz(calls, seed=SEED)
+    record_property("figures", f"{fuzz.__name__}: {findings.figures()}")
+    assert findings.calls == calls
     assert (findings.defects, findings.examples) == ({}, [])
-    ways = set(findings.outcomes)
-    assert ways >= {"acquired True", "acquired HELD", "acquired QUEUED", "renewed True"}
-    assert ways >= {"released True", "released NOT_HELD", "reap batches", "limited"}
-    assert ways >= {"acquired SUPERSEDED", "reserved True", "reserved TOO_LATE"}
-    assert ways >= {"InvalidRequest", "LockStoreUnavailable", "LockStoreMisconfigured", "LockLost"}
-
-
-@pytest.mark.timeout(1_200)
-def test_clients_raise_typed_errors_write_nothing_on_refusal_and_show_no_secret(
-    record_property: Record,
-) -> None:
-    findings = fuzz_clients(CALLS, seed=SEED)
-    record_property("figures", f"fuzzed clients: {findings.figures()}")
-    assert findings.calls == CALLS
-    assert (findings.defects, findings.examples) == ({}, [])
-    assert set(findings.outcomes) >= {"returned", "InvalidRequest", "LockLost", "LockWaitTimeout"}
+    assert set(findings.outcomes) >= WAYS[fuzz]
 
 
 def hashed(owner_id: str) -> str:

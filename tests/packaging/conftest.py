@@ -17,8 +17,7 @@ from hatchling import build
 from packaging.requirements import Requirement
 
 from fairlock.cdk.service.asset import assemble
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.checkout import ROOT
 
 
 def unpacked(wheel: Path, target: Path) -> Path:
@@ -116,10 +115,8 @@ def home_of(names: Iterable[str], home: Path) -> Path:
     return home
 
 
-def run(
-    script: str, *places: Path, environment: Mapping[str, str] | None = None
-) -> tuple[str, dict[str, Any]]:
-    """What a script prints, and the JSON of its last line.
+def run(script: str, *places: Path, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What a script tells: the JSON of its last line.
 
     It runs isolated (-I), without site-packages (-S), leaving no byte code (-B).
     """
@@ -133,5 +130,5 @@ def run(
         env=environment,
     )
     assert finished.returncode == 0, finished.stderr
-    *printed, last = finished.stdout.splitlines()
-    return "\n".join(printed), json.loads(last)
+    told: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
+    return told

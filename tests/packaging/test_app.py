@@ -17,10 +17,12 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from release import environments
 from release.checks import APP, commands_of_the_app
+from release.environments import CheckFailedError
 from tests.packaging.conftest import home_of, required_by
+from tests.support.checkout import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 WHERE = """
 import fairlock, importlib.util
 print(fairlock.__file__, *map(importlib.util.find_spec, ("testbed", "infra", "lambdas")))
@@ -45,21 +47,22 @@ def folder(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(autouse=True)
+def as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Templates are validated."""
+    monkeypatch.delenv("CDK_VALIDATION")
+
+
+def run(folder: Path, *words: str) -> str:
     """Runs a command as the app's workflow does; `node` is the one of this repository."""
-    ours = re.compile("AWS_|CDK_|PY")
-    inherited = {name: text for name, text in os.environ.items() if not ours.match(name)}
     tools = folder / ".venv" / "bin", Path(sys.executable).parent
     path = ":".join((*map(str, tools), os.environ["PATH"]))
-    program = folder / "node_modules" / ".bin" / words[1] if words[0] == "npx" else words[0]
-    return subprocess.run(
-        [shutil.which(program, path=path) or program, *words[2 if words[0] == "npx" else 1 :]],
-        cwd=folder,
-        env={**inherited, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
+    program, *rest = words
+    if program == "npx":
+        program, *rest = str(folder / "node_modules" / ".bin" / rest[0]), *rest[1:]
+    command = [shutil.which(program, path=path) or program, *rest]
+    return environments.run(
+        command, cwd=folder, environment={"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     )
 
 
@@ -72,11 +75,10 @@ def test_the_app_asks_for_this_version_and_its_environment_has_nothing_else_of_o
     assert asked.specifier.contains(ours.version)
     assert {"boto3", "aws-cdk-lib", "pytest"} <= names
     assert names.isdisjoint({"fairlock", "moto", "ministack", "aiobotocore"})
-    found = run(folder, "python", "-c", WHERE)
-    assert found.stdout.split() == [
+    assert run(folder, "python", "-c", WHERE).split() == [
         str(next((folder / ".venv" / "lib").iterdir()) / "site-packages/fairlock/__init__.py"),
         *("None", "None", "None"),
-    ], found.stderr
+    ]
 
 
 def test_what_the_apps_workflow_runs_succeeds(folder: Path) -> None:
@@ -85,8 +87,7 @@ def test_what_the_apps_workflow_runs_succeeds(folder: Path) -> None:
     assert node == ["npm", "ci"]
     assert len(commands) == 2
     for words in commands:
-        ended = run(folder, *words)
-        assert ended.returncode == 0, (words, ended.stdout, ended.stderr)
+        run(folder, *words)
 
 
 def test_the_apps_tests_fail_if_its_script_ignores_its_lock(folder: Path, tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_the_apps_tests_fail_if_its_script_ignores_its_lock(folder: Path, tmp_pa
     script = (careless / "settle.py").read_text()
     assert "                lock.check()\n" in script
     (careless / "settle.py").write_text(script.replace("lock.check()", "pass"))
-    ended = run(careless, "python", "-m", "pytest", "-q", "--color=no", "tests/test_settle.py")
-    assert re.findall(r"^FAILED \S+::(\w+)", ended.stdout, re.MULTILINE) == [
-        "test_paying_stops_when_the_lock_is_lost"
-    ], ended.stdout + ended.stderr
+    with pytest.raises(CheckFailedError, match="status 1") as ended:
+        run(careless, "python", "-m", "pytest", "-q", "--color=no", "tests/test_settle.py")
+    failed = re.findall(r"^FAILED \S+::(\w+)", str(ended.value), re.MULTILINE)
+    assert failed == ["test_paying_stops_when_the_lock_is_lost"]

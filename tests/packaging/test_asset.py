@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Callable
 from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
@@ -47,11 +46,6 @@ def test_it_has_modules_none_of_them_compiled_and_the_licences(asset: Path) -> N
     }
 
 
-def own_modules(asset: Path) -> dict[str, Path]:
-    paths = [path for top in ("lambdas", "fairlock") for path in (asset / top).rglob("*.py")]
-    return {module_of(path, asset): path for path in paths}
-
-
 def imported_by(handlers: list[str], modules: dict[str, Path]) -> set[str]:
     """All modules that handlers import, directly or through others, when they run."""
     reached: set[str] = set()
@@ -69,7 +63,9 @@ def imported_by(handlers: list[str], modules: dict[str, Path]) -> set[str]:
 
 def test_of_this_package_it_has_what_the_handlers_import_and_nothing_else(asset: Path) -> None:
     """A stray module is noticed."""
-    modules = {**own_modules(asset), "fairlock.store.stray": asset / "fairlock" / "errors.py"}
+    paths = [path for top in ("lambdas", "fairlock") for path in (asset / top).rglob("*.py")]
+    modules = {module_of(path, asset): path for path in paths}
+    modules["fairlock.store.stray"] = asset / "fairlock" / "errors.py"
     handlers = [f"lambdas.{name}" for name in CLIENTS]
     assert set(modules) - imported_by(handlers, modules) == {"fairlock.store.stray"}
 
@@ -127,7 +123,7 @@ def test_a_layer_finds_all_of_typing_extensions(asset: Path) -> None:
 
     So the asset's module is what OpenTelemetry of a layer imports, for instance.
     """
-    assert run(LAYER, asset)[1] == {"home": str(asset / "typing_extensions.py")}
+    assert run(LAYER, asset) == {"home": str(asset / "typing_extensions.py")}
 
 
 def test_a_missing_distribution_is_told_with_the_cure(
@@ -150,23 +146,18 @@ def test_a_powertools_that_the_handlers_cannot_use_is_told_with_the_cure(
 ) -> None:
     """A lower floor would deploy, and the reaper would fail at its import."""
     name = "aws-lambda-powertools"
-    monkeypatch.setattr(_asset, "distribution", dated({name: version}))
+
+    def installed(asked: str) -> SimpleNamespace:
+        found = distribution(asked)
+        dated = version if asked == name else found.version
+        return SimpleNamespace(version=dated, files=found.files)
+
+    monkeypatch.setattr(_asset, "distribution", installed)
     expected = re.escape(f"{name} {version} is too old: install {name}>=3.30")
     told = pytest.raises(AssetError, match=f"^{expected}$") if is_told else nullcontext()
     with told:
         assemble(tmp_path)
     assert [*tmp_path.iterdir()] == [] or not is_told
-
-
-def dated(versions: dict[str, str]) -> Callable[[str], SimpleNamespace]:
-    """Distributions as they are installed, but of these versions."""
-
-    def found(name: str) -> SimpleNamespace:
-        installed = distribution(name)
-        version = versions.get(name, installed.version)
-        return SimpleNamespace(version=version, files=installed.files)
-
-    return found
 
 
 class FakeFile(PurePosixPath):

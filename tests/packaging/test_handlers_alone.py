@@ -82,7 +82,8 @@ except Exception as error:
     print(json.dumps({"error": type(error).__name__, "reaped": reaped}))
 """
 
-RASH = """
+STRAY = {
+    "rash": """
 import urllib.request
 import boto3
 import lambdas.runtime
@@ -91,7 +92,11 @@ try:
     urllib.request.urlopen("http://127.0.0.1:9")
 except OSError:
     pass
-"""
+""",
+    "client": "from fairlock.client import lock_client",
+    "parser": "from aws_lambda_powertools.utilities import parser",
+}
+"""Modules that would be wrong among the handlers."""
 
 
 def run_alone(
@@ -102,7 +107,7 @@ def run_alone(
     environment: Mapping[str, str] = ELSEWHERE,
 ) -> dict[str, Any]:
     script = f"name = {handler!r}\n{PRELUDE}{script}"
-    return run(script, asset, boto3_home, environment=environment)[1]
+    return run(script, asset, boto3_home, environment=environment)
 
 
 CLIENTS = {
@@ -142,42 +147,26 @@ def test_importing_a_handler_elsewhere_needs_no_region_makes_no_client_and_looks
     assert not found["has_frozen"]
 
 
-def with_modules(asset: Path, home: Path, **sources: str) -> Path:
-    """The asset with more modules among its handlers."""
-    for top in asset.iterdir():
-        if top.name != "lambdas":
-            (home / top.name).symlink_to(top)
-    shutil.copytree(asset / "lambdas", home / "lambdas")
-    for name, source in sources.items():
-        (home / "lambdas" / f"{name}.py").write_text(source)
-    return home
-
-
-def test_a_handler_that_imports_boto3_or_touches_the_network_at_import_would_be_noticed(
-    asset: Path, boto3_home: Path, tmp_path: Path
-) -> None:
-    found = run_alone(IMPORT, with_modules(asset, tmp_path, rash=RASH), boto3_home, "rash")
-    assert found["network"] != []
-    assert found["not_needed"] == ["boto3", "s3transfer"]
-
-
 def test_every_module_of_the_asset_can_be_imported(asset: Path, boto3_home: Path) -> None:
     """So no module needs a client, a construct, or a sub-package of Powertools that is left out."""
     found = run_alone(IMPORT_EVERY_MODULE, asset, boto3_home, "")
     assert found == {"modules": len(list(asset.rglob("*.py"))), "failed": {}}
 
 
-def test_a_module_that_imports_what_is_left_out_would_be_noticed(
+def test_a_module_that_imports_boto3_or_what_is_left_out_or_touches_the_network_is_noticed(
     asset: Path, boto3_home: Path, tmp_path: Path
 ) -> None:
-    source = {
-        "client": "from fairlock.client import lock_client",
-        "parser": "from aws_lambda_powertools.utilities import parser",
-    }
-    with_modules(asset, tmp_path, **source)
-    found = run_alone(IMPORT_EVERY_MODULE, tmp_path, boto3_home, "")
-    assert found["failed"]["lambdas.client"] == "No module named 'fairlock.client'"
-    assert found["failed"]["lambdas.parser"].startswith("cannot import name 'parser'")
+    home = tmp_path / "asset"
+    shutil.copytree(asset, home)
+    for name, source in STRAY.items():
+        (home / "lambdas" / f"{name}.py").write_text(source)
+    found = run_alone(IMPORT, home, boto3_home, "rash")
+    assert found["network"] != []
+    assert found["not_needed"] == ["boto3", "s3transfer"]
+    failed = run_alone(IMPORT_EVERY_MODULE, home, boto3_home, "")["failed"]
+    assert failed.keys() == {"lambdas.client", "lambdas.parser"}
+    assert failed["lambdas.client"] == "No module named 'fairlock.client'"
+    assert failed["lambdas.parser"].startswith("cannot import name 'parser'")
 
 
 def test_handlers_run_on_the_asset_alone(asset: Path, boto3_home: Path) -> None:
