@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fairlock.protocol import grants, items, schema
+from fairlock.protocol import admission, grants, items, schema
 from fairlock.protocol.schema import I_HOLD
 from fairlock.store import acquire, keep_alive, release
 from tests.support.weakened import Patch, edited, weak
@@ -32,6 +32,9 @@ MUTANTS: Final[dict[str, Patch]] = {
     ),
     "a delayed duplicate may acquire again": (grants, "NOT_RELEASED_BY_ME", _ALWAYS),
     "a holder may acquire again": (grants, "I_DO_NOT_HOLD", _ALWAYS),
+    "a takeover ignores a heartbeat in between": edited(
+        admission, "eviction", "#over{i}.#h_revision = :seen{i}", ":seen{i} = :seen{i}"
+    ),
     "a release needs no permit": weak(
         release, "release_permit", I_HOLD, instead="attribute_exists(#held)"
     ),

@@ -6,7 +6,7 @@ between its steps, which is what the conditional writes have to achieve."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -66,22 +66,72 @@ class Lock:
         return min([limit, *staying])
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a caller whose first write was refused decided to write next.
+
+    Attributes:
+        renew: whether it renews its own permit, and writes no new one.
+        evictable: the permits, as they were seen, that it takes away.
+        last_token: of the lock as it was seen: the write fails if another caller came in since,
+        left_ms: or left.
+        limit: the limit in force that it sets.
+    """
+
+    renew: bool = False
+    evictable: tuple[tuple[str, Permit], ...] = ()
+    last_token: int = 0
+    left_ms: int = 0
+    limit: int = 0
+
+    def is_possible(self, state: Lock) -> bool:
+        """Whether no one came or left, and the permits to take away are as they were."""
+        if self.renew:
+            return False
+        unchanged = all(state.permits.get(name) == seen for name, seen in self.evictable)
+        seen_last = (state.last_token, state.left_ms) == (self.last_token, self.left_ms)
+        return unchanged and seen_last
+
+
 @dataclass
 class ReferenceLocks:
     """All locks. Times are epoch milliseconds of the clock of the process that serves the call."""
 
     locks: dict[str, Lock] = field(default_factory=dict)
 
-    def acquire(self, now_ms: int, *, lock: str, owner: str, limit: int, lease_ms: int) -> Answer:
+    def plan(self, now_ms: int, *, lock: str, owner: str, limit: int) -> Plan | None:
+        """The second write of an acquire whose first was refused now; None if there is none."""
+        state = self.locks.get(lock)
+        if state is None or state.last_released == owner:
+            return None
+        if owner in state.permits:
+            return None if state.permits[owner].is_fresh(now_ms) else Plan(renew=True)
+        chosen = self._room(state, now_ms, limit)
+        is_one_write = not state.permits or state.limit == limit
+        if chosen is None or (is_one_write and not chosen[0]):
+            return None
+        evictable = tuple((name, replace(state.permits[name])) for name in chosen[0])
+        return Plan(
+            evictable=evictable,
+            last_token=state.last_token,
+            left_ms=state.left_ms,
+            limit=chosen[1],
+        )
+
+    def acquire(
+        self, now_ms: int, *, lock: str, owner: str, limit: int, lease_ms: int, plan: Plan | None
+    ) -> Answer:
         state = self.locks.get(lock) or Lock(last_token=now_ms * 1000)
         permit = state.permits.get(owner)
         if permit is not None:
-            if not permit.is_fresh(now_ms):
+            if not permit.is_fresh(now_ms) or (plan is not None and plan.renew):
                 self._renew(state, permit, now_ms, lease_ms)
             return {"acquired": True, **_held(lock, owner, permit, now_ms)}
         if state.last_released == owner:
             return self._refused(state, lock, owner, "ALREADY_RELEASED")
         chosen = self._room(state, now_ms, limit)
+        if plan is not None and plan.is_possible(state):
+            chosen = tuple(name for name, _ in plan.evictable), plan.limit
         if chosen is None:
             return self._refused(state, lock, owner, "HELD")
         evictable, state.limit = chosen
@@ -191,8 +241,6 @@ def read_stored(item: Mapping[str, Any]) -> Lock | None:
         return Permit(int(item[f"token:{name}"]["N"]), *numbers)
 
     owners = [name.removeprefix("holder:") for name in item if name.startswith("holder:")]
-    tokens = [name.removeprefix("token:") for name in item if name.startswith("token:")]
-    assert sorted(tokens) == sorted(owners), "the tokens are those of the holders"
     assert int(item["held"]["N"]) == len(owners), "the count of permits is that of the holders"
     return Lock(
         last_token=int(item["fencing_token"]["N"]),

@@ -14,9 +14,9 @@ from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, RefusalReason
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
-from tests.support import LOCK, FakeClock, acquire, owner
+from tests.support import LOCK, FakeClock, acquire, owner, release
 from tests.support.faulty_table import FaultyTable, lose, meanwhile
-from tests.support.store_bench import RUN, Bench
+from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
 WAITER = "WAITER#"
 LONG_AGO = 1_577_836_800_000
@@ -198,3 +198,14 @@ def test_even_if_it_asks_in_the_moment_in_which_that_is_noted(leaving_bench: Ben
     leaving_bench.release("holder", over=client)
     assert client.calls == ["update_item", "query", "transact_write_items", "update_item"]
     assert not is_free_after_its_lease(leaving_bench)
+
+
+def test_a_guard_that_skips_a_busy_lock_makes_seven_requests(clock: FakeClock) -> None:
+    """Its claim, one try, and five to give up."""
+    bench = Bench(MemoryTable(), clock)
+    bench.ask("ada", execution_arn=OTHER_RUN)
+    client, store = bench.counting()
+    store.acquire(acquire("ben", execution_arn=RUN))
+    assert len(client.calls) == 2
+    store.release(release("ben", execution_arn=RUN, waits=True))
+    assert (len(client.calls), bench.waiters(), bench.holders()) == (7, [], ["ada"])
