@@ -180,7 +180,9 @@ def ends_after(seconds: int) -> dict[str, Any]:
     return {"task_timeout": timeout, "retry_on_service_exceptions": False}
 
 
-@pytest.mark.parametrize("way", [*WAYS.values(), {"express": True}, {"shared": True}], ids=str)
+@pytest.mark.parametrize(
+    "way", [*WAYS.values(), {"express": True}, {"shared": True}], ids=[*WAYS, "express", "shared"]
+)
 def test_a_time_out_makes_max_hold_cost_no_state(case: Case, way: dict[str, Any]) -> None:
     plain, capped = (
         definition_of(

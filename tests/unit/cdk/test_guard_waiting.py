@@ -255,7 +255,7 @@ def test_an_answer_to_this_acquisition_is_believed_and_that_to_another_one_is_un
 @pytest.mark.parametrize(
     "props",
     [{"waiting": Waiting.queue()}, {"waiting": Waiting.poll()}, {"waiting": None, "express": True}],
-    ids=str,
+    ids=["queue", "poll", "express"],
 )
 def test_it_asks_once_and_then_works_or_gives_up(guards: Cases, props: Json) -> None:
     machine = guards.definition(max_wait=Duration.seconds(0), **props)

@@ -283,6 +283,7 @@ def test_a_client_of_a_stack_locks_in_the_table_that_the_stack_shares(
 ) -> None:
     for name, value in aws.environment.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # It may have credentials of other tests.
     parameters = aws.client("ssm")
     parameters.put_parameter(Name=PARAMETER, Value=lock_table, Type="String", Overwrite=True)
     with LockClient.from_stack("Billing", owner_name="ben", lease=30) as locks:

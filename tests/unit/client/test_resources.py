@@ -51,6 +51,7 @@ def test_clients_that_renew_leave_nothing(
 ) -> None:
     for name, value in aws.environment.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # It may have credentials of other tests.
     use_a_client(lock_table, -1)  # What is made once per process, is made now.
     files = descriptors()
     with ThreadPoolExecutor(4) as pool:
