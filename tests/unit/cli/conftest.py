@@ -20,6 +20,7 @@ from rich.console import Console
 from fairlock import LockClient, create_table
 from fairlock.cli import main
 from fairlock.cli.target import Target
+from fairlock.client import lock_client
 from testbed.localaws import LocalAws
 from tests.support import FakeClock, Operations, store_over
 from tests.support.faulty_table import ENDPOINT, client_error
@@ -177,8 +178,9 @@ def run_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
 
 
 @pytest.fixture
-def fairlock(run_line: Run, account: Account) -> Run:  # noqa: ARG001 - which it asks
-    """Runs a line over the table in memory."""
+def fairlock(run_line: Run, account: Account, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a line over the table in memory, by the same clock."""
+    monkeypatch.setattr(lock_client, "BootClock", lambda: account.clock)
     return run_line
 
 
