@@ -21,7 +21,7 @@ from fairlock.store.release import release
 
 _TAKEN: Final = "another owner has it, or it was freed by force"
 _REFUSED: Final = "DynamoDB refused a guarded write"
-_GRANTED_ANEW: Final = "its owner_id has a grant with another fencing token"
+_GRANTED_AGAIN: Final = "its owner_id has a grant with another fencing token"
 
 
 class LeaseHandle:
@@ -78,7 +78,7 @@ class LeaseHandle:
             elif answer.fencing_token != lease.fencing_token:
                 # Another process has this owner_id, and was granted the lock after this grant was
                 # over. What was decided under the old token is stale.
-                lease.lose(_GRANTED_ANEW, taken=True)
+                lease.lose(_GRANTED_AGAIN, taken=True)
             else:
                 lease.renew(answer, lease_ms=wanted_ms)
             lease.require_held()

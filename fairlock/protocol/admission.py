@@ -47,7 +47,7 @@ PERMIT_FREE: Final = (
 )
 """`<`, never `<>`: lowering a limit while more permits are out must grant nothing."""
 NO_CEILING: Final = "attribute_not_exists(#ceiling)"
-NOBODY_CAME_IN: Final = "#fencing_token = :seen_token"
+NO_GRANT_SINCE: Final = "#fencing_token = :seen_token"
 
 
 def may_enter(limit: int) -> Part:
@@ -64,7 +64,7 @@ def may_enter_as_seen(limit: int, seen: LockState, leaving: Sequence[Holder] = (
     values: Values = {":limit": number(in_force)}
     if not seen.fencing_token:  # Only its waiters have written this item.
         return Part("attribute_not_exists(#fencing_token)", values)
-    return Part(NOBODY_CAME_IN, values | {":seen_token": number(seen.fencing_token)})
+    return Part(NO_GRANT_SINCE, values | {":seen_token": number(seen.fencing_token)})
 
 
 def may_not_enter(limit: int, seen: LockState, *, held: str = "#held >=") -> Part:
@@ -77,7 +77,7 @@ def may_not_enter(limit: int, seen: LockState, *, held: str = "#held >=") -> Par
     if lowest == limit:
         return Part(f"{held} :limit", values)
     values |= {":lowest": number(lowest), ":seen_token": number(seen.fencing_token)}
-    expression = f"({held} :limit OR ({NOBODY_CAME_IN} AND {held} :lowest))"
+    expression = f"({held} :limit OR ({NO_GRANT_SINCE} AND {held} :lowest))"
     return Part(expression, values)
 
 
@@ -142,7 +142,7 @@ def is_outdated(seen: LockState, sent_at_ms: int | None, *, date_ms: int) -> boo
     return left_ms > sent_at_ms + SLACK_MS
 
 
-def nobody_left(seen: LockState) -> Part:
+def no_one_left(seen: LockState) -> Part:
     """No holder and no waiter has left since the lock was seen in this state."""
     if seen.released_at_ms is None:
         return Part("attribute_not_exists(#released_at)", {})

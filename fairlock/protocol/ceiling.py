@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fairlock.protocol import schema
-from fairlock.protocol.admission import NOBODY_CAME_IN, nobody_left, retain_item
+from fairlock.protocol.admission import NO_GRANT_SINCE, no_one_left, retain_item
 from fairlock.protocol.items import new_ceiling
 from fairlock.protocol.model import Ceiling, LockState
 from fairlock.protocol.schema import (
@@ -110,10 +110,10 @@ class CeilingChange:
         unchanged = "#last_ceiling.#change = :seen_change"
         conditions = [unchanged if seen else "attribute_not_exists(#last_ceiling)"]
         if contended is not None:
-            nobody_gone = nobody_left(contended)
+            no_one_gone = no_one_left(contended)
             # Who leaves in the same millisecond as the one before does not move `released_at`.
-            conditions += ["#held = :seen_held", nobody_gone.condition]
-            values |= {":seen_held": number(contended.held), **nobody_gone.values}
+            conditions += ["#held = :seen_held", no_one_gone.condition]
+            values |= {":seen_held": number(contended.held), **no_one_gone.values}
         lifted = {"#ceiling": schema.CEILING} if limit is None else {}
         return Part(all_of(*conditions), values, sets=sets, removes=lifted)
 
@@ -148,7 +148,7 @@ def raise_ceiling(change: CeilingChange, seen: LockState, *, now_ms: int) -> Upd
     as_seen = [NOT_CONTENDED]
     values: Values = {}
     if seen.contended:
-        as_seen = [WAIT_SEQ_UNMOVED, NOBODY_CAME_IN]
+        as_seen = [WAIT_SEQ_UNMOVED, NO_GRANT_SINCE]
         values |= {":wait_seq": number(seen.wait_seq), ":seen_token": number(seen.fencing_token)}
     retention = retain_item(long=change.ceiling.limit is None)
     return conditional_update(

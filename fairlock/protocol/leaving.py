@@ -22,7 +22,7 @@ from fairlock.protocol import schema
 from fairlock.protocol.admission import (
     LEFT_LAST,
     LEFT_NOW,
-    NOBODY_CAME_IN,
+    NO_GRANT_SINCE,
     RETAIN_ITEM,
     Unlearned,
     departure_times,
@@ -170,7 +170,7 @@ def evict(lock_name: str, evictable: Sequence[Holder], *, now_ms: int, seen: Loc
     return conditional_update(
         schema.lock_key(lock_name),
         NOT_CONTENDED,
-        NOBODY_CAME_IN,
+        NO_GRANT_SINCE,
         Part(values=values, sets=RETAIN_ITEM, adds="#held :difference"),
         eviction(evictable, left_at_ms=seen.left_at_ms(now_ms)),
         now_ms=now_ms,

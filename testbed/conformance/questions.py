@@ -78,7 +78,7 @@ def _stopped_twice(start: Start) -> str:
 
 
 _FREED: Final = "the reaper frees its locks"
-_NOBODY: Final = "the lock goes to the next waiter"
+_LEAVES_THE_LOCK: Final = "the lock goes to the next waiter"
 _DEAD: Final = "a dead waiter gets the lock, until the reaper or its lease ends that"
 
 QUESTIONS: Final = (
@@ -89,20 +89,20 @@ QUESTIONS: Final = (
         _completed_twice,
         "ResourceNotFoundException",
         "CallbackTimeoutException",
-        _NOBODY,
+        _LEAVES_THE_LOCK,
     ),
     Question(
         "a callback completed after its timeout",
         _completed_after_its_timeout,
         "ResourceNotFoundException",
         "CallbackTimeoutException",
-        _NOBODY,
+        _LEAVES_THE_LOCK,
     ),
     Question(
         "a callback that was never made",
         _never_made,
         *2 * ("ResourceNotFoundException",),
-        _NOBODY,
+        _LEAVES_THE_LOCK,
     ),
     Question(
         "a callback completed after a stop",

@@ -173,7 +173,7 @@ def _next(name: str, account_id: str, *, asked_ms: int, granted_ms: int) -> Exec
     return queued(execution)
 
 
-EMPTY = Run(title="Nobody", mode=Mode.QUEUE, executions=(), accounts=())
+EMPTY = Run(title="Empty", mode=Mode.QUEUE, executions=(), accounts=())
 POLLING = _run(
     "Guard that polls", Mode.POLLING, {name: turn_taking(name) for name in ("alice", "bob")}
 )

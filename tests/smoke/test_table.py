@@ -211,7 +211,7 @@ def test_a_lock_of_a_stopped_workflow_is_reaped_long_before_its_lease_is_over(
 
 LONGEST_COLD_START_SECONDS: Final = SECOND_PASS_SECONDS - FUNCTION_TIMEOUT_SECONDS
 """What the reaper's second pass allows for, beside the time of the function."""
-NOBODY: Final = {"lock_name": "cold", "owner_id": "no one at all..."}
+UNKNOWN_OWNER: Final = {"lock_name": "cold", "owner_id": "no one at all..."}
 OPERATIONS: Final = ("Acquire", "Heartbeat", "Release", "Reap")
 
 
@@ -222,8 +222,8 @@ def test_a_cold_start_ends_before_the_second_pass_of_the_reaper(
     """Decides whether a cold start is as short as the second pass and keep_alive assume."""
     functions = account.client("lambda")
     name = account.workflows.function_name(operation)
-    request = _report_of_an_end(account) if operation == "Reap" else NOBODY
-    _start_anew(functions, name)
+    request = _report_of_an_end(account) if operation == "Reap" else UNKNOWN_OWNER
+    _start_cold(functions, name)
     began = time.monotonic()
     answer = functions.invoke(FunctionName=name, LogType="Tail", Payload=json.dumps(request))
     seconds = time.monotonic() - began
@@ -250,7 +250,7 @@ def _report_of_an_end(account: Account) -> dict[str, Any]:
     return {"Records": [record]}
 
 
-def _start_anew(functions: Any, name: str) -> None:  # noqa: ANN401 - a boto3 client
+def _start_cold(functions: Any, name: str) -> None:  # noqa: ANN401 - a boto3 client
     """Changes the configuration, so that the next invocation finds no environment."""
     known = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
     variables = {**known, "SMOKE_TEST": str(uuid.uuid4())}

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from fairlock.clock import stored_end_ms
-from fairlock.protocol.admission import LEFT_LAST, LEFT_LAST_OF_ALL, NOBODY_CAME_IN
+from fairlock.protocol.admission import LEFT_LAST, LEFT_LAST_OF_ALL, NO_GRANT_SINCE
 from fairlock.protocol.grants import correct_grant
 from fairlock.protocol.schema import MY_GRANT, WAIT_SEQ_UNMOVED
 from fairlock.store.keep_alive import KeepAliveOutcome
@@ -151,13 +151,13 @@ def takeover_from_a_holder_that_renewed(bench: Bench) -> Wire:
 
 @late_copy(
     "evict",
-    NOBODY_CAME_IN,
+    NO_GRANT_SINCE,
     LEFT_LAST,
     sees=lambda bench: sorted(bench.holders()),
     right=["anna", "long", "run"],
     wrong=["long", "run"],
 )
-def eviction_for_nobody(bench: Bench) -> Wire:
+def eviction_that_frees_no_room(bench: Bench) -> Wire:
     bench.ask("run", limit=3, execution_arn=OTHER_RUN, lease_ms=10_000)
     bench.ask("anna", limit=3, lease_ms=10_000)
     bench.ask("long", limit=3, lease_ms=900_000)
@@ -383,7 +383,7 @@ def removal_of_a_waiter_that_came_back(bench: Bench) -> Wire:
     "serve_waiter delete_waiter",
     DEPARTING,
     LEFT_LAST,
-    NOBODY_CAME_IN,
+    NO_GRANT_SINCE,
     "#expires_at_ms = :seen_expires_at_ms",
     right=["holder"],
     wrong=ANNA,
@@ -424,7 +424,7 @@ def eviction_without_successor(bench: Bench) -> Wire:
     wrong=59_000,
     renewed=True,
 )
-def mark_of_a_grant_that_nobody_was_told_of(bench: Bench, *, renewed: bool = False) -> Wire:
+def mark_of_an_untold_grant(bench: Bench, *, renewed: bool = False) -> Wire:
     bench.gone("gone")
     bench.ask("holder")
     bench.wait("anna", task_token="gone", lease_ms=600_000 if renewed else 10_000)

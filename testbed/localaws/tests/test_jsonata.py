@@ -132,7 +132,7 @@ def test_an_output_that_cannot_be_evaluated_is_caught_by_the_parallel(
         "Next": "Z",
     }
     definition = machine(
-        P=around(inside(), Output="{% $nobody_assigned_this %}", Catch=[catcher]),
+        P=around(inside(), Output="{% $never_assigned %}", Catch=[catcher]),
         Z={"Type": "Succeed"},
     )
     assert corrected.run(definition).output == "States.QueryEvaluationError"

@@ -32,7 +32,7 @@ OF_PAGES: Final[Mapping[str, Mapping[str, str]]] = {
     "a number that begins like ours": {"Host": "127.0.0.1.page.example"},
     "every interface": {"Host": "0.0.0.0:4566"},
     "a name before a number": {"Host": "bucket.127.0.0.1"},
-    "nobody": {"Host": ""},
+    "none": {"Host": ""},
 }
 OF_OWNERS: Final = (
     "127.0.0.1",
@@ -204,8 +204,8 @@ def test_the_secret_is_another_at_each_start(
 
 def test_keys_that_the_instance_issues_are_served(corrected: Workbench) -> None:
     iam = corrected.aws.client("iam")
-    iam.create_user(UserName="somebody")
-    key = iam.create_access_key(UserName="somebody")["AccessKey"]["AccessKeyId"]
+    iam.create_user(UserName="stranger")
+    key = iam.create_access_key(UserName="stranger")["AccessKey"]["AccessKeyId"]
     assert effect_of(corrected, "GET", signature(corrected, key))
     assert not effect_of(corrected, "GET", signature(corrected, f"{key}X"))
 

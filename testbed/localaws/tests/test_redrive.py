@@ -301,7 +301,7 @@ def error_of_redrive(bench: Workbench, execution: str) -> str:
 def test_what_cannot_be_redriven_is_refused(gates: Gates) -> None:
     running = gates.bench.start(machine(T=gates.task("t")))
     done: Ended = gates.bench.run(machine(P={"Type": "Pass", "End": True}))
-    stranger = running + "-of-nobody"
+    stranger = running + "-unknown"
     assert [error_of_redrive(gates.bench, arn) for arn in (running, done.arn, stranger)] == [
         "ExecutionNotRedrivable",
         "ExecutionNotRedrivable",

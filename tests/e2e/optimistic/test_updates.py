@@ -145,8 +145,8 @@ def test_a_task_that_ends_by_itself_has_seen_the_item_and_writes_nothing(account
     read = account.replace(only_read=True)
     assert read.output == {"input": {"account": account.name, "only_read": True}, "item": before}
     assert account.item() == before
-    nobody = Account(account.deployment, "nobody", account.table_name, account.client)
-    assert nobody.replace(only_read=True).output["item"] is None
+    unused = Account(account.deployment, "unused", account.table_name, account.client)
+    assert unused.replace(only_read=True).output["item"] is None
 
 
 def test_workflows_and_python_share_versions(account: Account) -> None:

@@ -168,7 +168,7 @@ def test_a_team_is_denied_all_other_names(client_of: MakeClient, name: str) -> N
     requests: dict[str, Callable[[], object]] = {
         "acquire": lambda: locks.acquire(name),
         "describe": lambda: locks.describe(name),
-        "release": lambda: locks.release(name, "somebody-0123456789"),
+        "release": lambda: locks.release(name, "stranger-0123456789"),
         "force_release": lambda: locks.force_release(name, fencing_token=7, reason="test"),
         "pace": lambda: locks.pace(name, rate=(1, 1)),
         "pause": lambda: locks.pause(name, reason="test"),

@@ -28,9 +28,9 @@ from tests.support import START_MS, Operations
 
 LEASE_MS: Final = 10_000
 _CALLS_MS: Final = 100
-_SOMEBODY: Final = Holder(
-    owner_id="somebody",
-    owner_name="somebody",
+_HOLDER: Final = Holder(
+    owner_id="another",
+    owner_name="another",
     acquired_at_ms=START_MS,
     expires_at_ms=2 * START_MS,
     lease_ms=LEASE_MS,
@@ -39,7 +39,7 @@ _SOMEBODY: Final = Holder(
     fencing_token=1,
 )
 _BUSY: Final = SeenLock(
-    state=LockState(fencing_token=1, held=1, limit=1, contended=True, holders=(_SOMEBODY,)),
+    state=LockState(fencing_token=1, held=1, limit=1, contended=True, holders=(_HOLDER,)),
     is_whole=True,
 )
 

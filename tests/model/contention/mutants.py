@@ -9,7 +9,7 @@ from typing import Final
 from fairlock.protocol import admission, items, leaving, outcomes, waiters
 from fairlock.protocol.admission import (
     NO_CEILING,
-    NOBODY_CAME_IN,
+    NO_GRANT_SINCE,
     PERMIT_FREE,
     Unlearned,
     not_outdated,
@@ -117,13 +117,13 @@ MUTANTS: Final[dict[str, Mutant]] = {
         weak(administration, "set_ceiling", NEXT_TOKEN, instead=NEXT_TOKEN.removesuffix(" + :one")),
     ),
     "a pause beside a hand-off that ignores the token": _mutant(
-        Invariant.CEILING, _ONE_PAUSES, _hand_off(NOBODY_CAME_IN)
+        Invariant.CEILING, _ONE_PAUSES, _hand_off(NO_GRANT_SINCE)
     ),
     "a ceiling is raised in the moment of a release": _mutant(
         Invariant.WAKE_UP,
         (*workflows(3, limit=2), replace(PAUL, sets=(1, 2))),
         _leave(
-            f"(#held > :limit OR ({NOBODY_CAME_IN} AND #held > :lowest))",
+            f"(#held > :limit OR ({NO_GRANT_SINCE} AND #held > :lowest))",
             instead="#held > :lowest",
         ),
     ),
@@ -156,7 +156,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "joining does not ask whether the ceiling still stands": _mutant(
         Invariant.WAKE_UP,
         (anna(limit=2), ben(limit=3), replace(PAUL, sets=(1, 3))),
-        _join(NOBODY_CAME_IN),
+        _join(NO_GRANT_SINCE),
         _JOINS_BLINDLY,
     ),
     "a resume leaves the mark of a newest that died": _mutant(
@@ -167,7 +167,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a hand-off ignores the last token": _mutant(
         Invariant.TOKENS,
         (anna(limit=2, waits=False), *workflows(4, limit=2)[1:]),
-        _hand_off(NOBODY_CAME_IN),
+        _hand_off(NO_GRANT_SINCE),
     ),
     "a hand-off to the last waiter ignores wait_seq": _mutant(
         Invariant.WAKE_UP,
@@ -214,7 +214,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Invariant.LIMIT, _WIDE_NARROW_WIDE, (items, "SET_LIMIT", _LIMIT_STAYS)
     ),
     "an acquire beside other limits ignores the last token": _mutant(
-        Invariant.LIMIT, _WIDE_NARROW_WIDE, weak(acquire, "acquire_permit_as_seen", NOBODY_CAME_IN)
+        Invariant.LIMIT, _WIDE_NARROW_WIDE, weak(acquire, "acquire_permit_as_seen", NO_GRANT_SINCE)
     ),
     "raising the limit in force ignores the last token": _mutant(
         Invariant.IN_FORCE,
@@ -229,7 +229,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "a takeover ignores the last token": _mutant(
         Invariant.LIMIT,
         (anna(limit=2, waits=False), ben(limit=1, waits=False), carl(limit=2, waits=False)),
-        weak(acquire, "take_over_permit", NOBODY_CAME_IN),
+        weak(acquire, "take_over_permit", NO_GRANT_SINCE),
         faults=(Fault.CRASH, Fault.EPOCH),
     ),
     "a hand-off ignores the limits of the holders": _mutant(
@@ -246,7 +246,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "joining does not ask whether the holders with a lower limit still hold": _mutant(
         Invariant.WAKE_UP,
         (anna(limit=1, waits=False), ben(limit=2, waits=False), carl(limit=2)),
-        _join(NOBODY_CAME_IN),
+        _join(NO_GRANT_SINCE),
         _JOINS_BLINDLY,
     ),
     "a join is not confirmed": _mutant(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from fairlock.protocol.admission import NOBODY_CAME_IN, Unlearned
+from fairlock.protocol.admission import NO_GRANT_SINCE, Unlearned
 from fairlock.protocol.grants import acquire_permit_as_seen
 from fairlock.protocol.leaving import Step, next_step
 from fairlock.protocol.model import AcquireRequest, LockState
@@ -87,7 +87,7 @@ def acquire_permit_raising_at_any_time(
     in_force: Any = update.values[":limit"]
     if int(in_force["N"]) <= seen.limit:
         return update
-    weak: Update = weaker(update, NOBODY_CAME_IN, instead="#held < :limit")
+    weak: Update = weaker(update, NO_GRANT_SINCE, instead="#held < :limit")
     return weak
 
 

@@ -15,7 +15,7 @@ from tests.model.executions.actors import (
     Workflow,
 )
 from tests.model.executions.scenes import Invariant
-from tests.model.executions.transitions import MOST_ACQUISITIONS, NOBODY, World
+from tests.model.executions.transitions import MOST_ACQUISITIONS, NO_WORKFLOW, World
 from tests.model.numbered_tables import LockOfTable
 from tests.model.scene import Fault, spent
 
@@ -28,7 +28,7 @@ class CheckedWorld(World):
 
     def broken_by(self, state: State, move: Move) -> Invariant | None:
         """Only a pass of the reaper breaks something."""
-        if state.table == move.to.table or move.by == NOBODY:
+        if state.table == move.to.table or move.by == NO_WORKFLOW:
             return None
         if not isinstance(self.scene.actors[move.by], ReapPass):
             return None

@@ -45,7 +45,7 @@ from tests.model.scene import Fault, spend
 from tests.support import START_MS
 
 MOST_ACQUISITIONS: Final = 3
-NOBODY: Final = -1
+NO_WORKFLOW: Final = -1
 _WRITES: Final = {"update", "delete", "transact"}
 _CALLS_MS: Final = 100
 """Between the first calls of two workflows; their places are in this order."""
@@ -138,13 +138,13 @@ class World(search.Model):
         for fault in (Fault.STOP, Fault.STOP_AT_REST):
             stoppable = state.runs and not (calls and fault is Fault.STOP_AT_REST)
             if stoppable and (spent := _spend(state, fault)):
-                yield Move(self._stopped(spent), NOBODY, Fault.STOP, must=False)
+                yield Move(self._stopped(spent), NO_WORKFLOW, Fault.STOP, must=False)
         if not state.runs and (spent := _spend(state, Fault.REDRIVE)):
             redriven = spent._replace(redrives=state.redrives + 1)
-            yield Move(redriven, NOBODY, Fault.REDRIVE, must=False)
+            yield Move(redriven, NO_WORKFLOW, Fault.REDRIVE, must=False)
         if spent := _spend(state, Fault.EPOCH):
             later = spent._replace(instant=next_epoch(state.instant))
-            yield Move(later, NOBODY, "leases end", must=False)
+            yield Move(later, NO_WORKFLOW, "leases end", must=False)
         if state.wire:
             yield self._landed(state, state.wire)
 
@@ -340,7 +340,7 @@ class World(search.Model):
         """The request on the wire arrives; no one waits for its answer."""
         done = self.calls.tables.apply(state.table, late)
         after = state._replace(table=done.table, wire=None)
-        return Move(after, NOBODY, f"the late copy of {late.name} lands", must=False)
+        return Move(after, NO_WORKFLOW, f"the late copy of {late.name} lands", must=False)
 
     def _locals_of_stoppable(self, state: State) -> list[Local]:
         both = zip(self.scene.actors, state.locals, strict=True)

@@ -155,13 +155,13 @@ def test_a_line_that_is_late_holds_nothing_up_and_is_not_told(lines: SimpleQueue
     assert lines.empty()
 
 
-@pytest.mark.parametrize("nobody", [Unread(), None])
+@pytest.mark.parametrize("stderr", [Unread(), None])
 def test_errors_that_no_one_reads_are_no_failure(
-    nobody: io.StringIO | None, monkeypatch: pytest.MonkeyPatch
+    stderr: io.StringIO | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stderr", nobody)
+    monkeypatch.setattr(sys, "stderr", stderr)
     with told(0):
-        until(lambda: nobody is None or nobody.getvalue())
+        until(lambda: stderr is None or stderr.getvalue())
 
 
 def test_the_line_names_the_holders_and_since_when_or_says_that_they_are_unknown(

@@ -16,7 +16,7 @@ AT_A_TERMINAL = """
 import os, pty, sys
 sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))
 """
-AT_SOMEBODY_ELSES_TERMINAL = """
+AT_A_TERMINAL_OF_ANOTHER_SESSION = """
 import os, pty, sys
 master, slave = pty.openpty()
 os.set_inheritable(master, True)
@@ -161,6 +161,6 @@ def test_ctrl_z_suspends_neither_the_command_nor_the_renewal_of_its_lock(
 def test_a_terminal_that_controls_another_session_is_left_alone(fleet: Fleet) -> None:
     """As after `setsid` and `su -c`: it is the input, and no one's jobs are controlled by it."""
     words = [sys.executable, "-m", "fairlock", "run", "a", "--", "sh", "-c", "test -t 0 && exit 5"]
-    process = fleet.popen([sys.executable, "-c", AT_SOMEBODY_ELSES_TERMINAL, *words])
+    process = fleet.popen([sys.executable, "-c", AT_A_TERMINAL_OF_ANOTHER_SESSION, *words])
     status, _, errors = outcome(process)
     assert (status, errors) == (5, "")

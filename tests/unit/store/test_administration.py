@@ -247,7 +247,7 @@ def pass_on(bench: Bench) -> None:
     bench.ask("dora")
 
 
-def grant_anew(bench: Bench) -> None:
+def grant_again(bench: Bench) -> None:
     """The same acquisition is evicted and granted again: another grant, under the same owner_id."""
     bench.clock.advance(63)
     assert bench.grant("dora").taken_over == 1
@@ -255,7 +255,7 @@ def grant_anew(bench: Bench) -> None:
     bench.ask("anna")
 
 
-@pytest.mark.parametrize("changes", [pass_on, grant_anew], ids=lambda change: change.__name__)
+@pytest.mark.parametrize("changes", [pass_on, grant_again], ids=lambda change: change.__name__)
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_holder_that_changed_meanwhile_stays_and_nothing_is_written(
     bench: Bench, changes: Callable[[Bench], None], number: int
