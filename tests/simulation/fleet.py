@@ -252,7 +252,8 @@ def _true_time(clock: NodeClock, monotonic: float) -> float:
 
 def _check_of_anything(*fields: Any) -> Any:  # noqa: ANN401 - as the real one
     check = _CHECK(*fields)["ConditionCheck"]
-    return {"ConditionCheck": {**check, "ConditionExpression": "attribute_exists(pk)"}}
+    of_the_lock = {name: check[name] for name in ("TableName", "Key")}
+    return {"ConditionCheck": {**of_the_lock, "ConditionExpression": "attribute_exists(pk)"}}
 
 
 def _by_my_clock(found: LockContext, _answer: object) -> int:
@@ -326,6 +327,7 @@ CLOCKS: Final = Scenario(
             name="a lease that was over by one Date only is asked for again after 30 s",
             breaks="no lock taken by no one",
             patches=((local_waiters, "_DATES_AGREE_SECONDS", 30.0),),
+            seed=2,
             faults=Faults(machines=Machines(killed=20), network=Network(front_ends=0.5)),
         ),
     ),

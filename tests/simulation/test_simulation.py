@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation.__main__ import SCENARIOS, run_all
-from tests.simulation.scenario import Result, Scenario, run, run_control
+from tests.simulation.scenario import Control, Result, Scenario, run, run_control
 from tests.simulation.states import EvaluationError, evaluate
 from tests.simulation.versions import made_today, recorded
 from tests.simulation.world import World
@@ -25,10 +25,15 @@ def test_no_promise_is_broken(scenario: Scenario) -> None:
     assert result.outcomes["granted"] > 5
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: str(each.number))
-def test_a_protection_that_is_switched_off_is_found(scenario: Scenario) -> None:
-    """The first control of each; `make simulate` tries them all."""
-    control = scenario.controls[0]
+@pytest.mark.parametrize(
+    ("scenario", "control"),
+    [
+        pytest.param(scenario, control, id=f"{scenario.number}: {control.name}")
+        for scenario in SCENARIOS.values()
+        for control in scenario.controls
+    ],
+)
+def test_a_protection_that_is_switched_off_is_found(scenario: Scenario, control: Control) -> None:
     assert control.breaks in run_control(scenario, control, seed=control.seed).broken
 
 
