@@ -257,8 +257,8 @@ def test_a_wait_for_a_run_around_it_is_refused_at_once_and_no_other(
 def test_without_the_variable_it_waits_for_itself(fairlock: Run, store: Operations) -> None:
     """The control."""
     store.acquire(acquire("outer"))
-    status, output, errors = fairlock(f"run {LOCK} --max-wait 0.1 -- echo ran")
-    assert (status, output, "not handed over" in errors) == (exit_codes.TAKEN, "", True)
+    answer = fairlock(f"run {LOCK} --max-wait 0.1 -- echo ran")
+    assert answer[:2] == (exit_codes.TAKEN, "")
 
 
 @pytest.mark.parametrize("told", ["ended", "spoilt"])
