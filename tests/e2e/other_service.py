@@ -13,7 +13,8 @@ from tests.e2e.lifetimes.stack import LONG, PLAIN, Lifetimes, stays
 from tests.e2e.turns.stack import paced, paced_or_skipped
 from tests.e2e.workflow_parts import once_each
 
-INTERVAL_SECONDS: Final = 1
+INTERVAL_SECONDS: Final = 3
+"""Of a pace. Longer than a workflow is late: AWS's time and Wait states are exact to a second."""
 
 
 class OtherService(Forms):

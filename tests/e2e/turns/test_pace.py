@@ -80,7 +80,9 @@ def test_a_slot_that_is_too_late_and_a_name_that_breaks_its_rule_fail_by_name(
     assert paced.run("PaceFails", {"pace": ""}).error == "InvalidRequest"
 
 
-def test_each_iteration_of_a_map_has_a_slot_of_its_own(paced: Deployment, name: str) -> None:
+@together
+def test_each_iteration_of_a_map_has_a_slot_of_its_own(deployment: Deployment) -> None:
+    paced, name = deployment.of("OtherService"), new_name()
     assert paced.run("PaceEach", {"pace": name}).status == "SUCCEEDED"
     first = next_slot(paced, name)
     assert paced.run("PaceInMap", {"pace": name}).status == "SUCCEEDED"

@@ -133,6 +133,9 @@ def test_the_handler_understands_what_the_rule_makes_of_an_event(deployed: Deplo
     stopped = {"redrives": "2", "stopped": "1893456000500", "status": "ABORTED"}
     events: list[tuple[dict[str, str], Json]] = [
         (stopped, {"redrives": 2, "ended_at_ms": 1893456000500}),
+        # An end that is not certain: the reaper asks.
+        ({**stopped, "status": "RUNNING"}, {"redrives": 2}),
+        ({**stopped, "redrives": ""}, {"redrives": 0}),
         ({"redrives": "3"}, {"redrives": 3}),
         *(({"redrives": each}, {"redrives": 0}) for each in ("0", "", "null", "<redrives>")),
     ]
