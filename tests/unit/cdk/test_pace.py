@@ -14,7 +14,14 @@ from fairlock.cdk import LockService, Pace, Waiting
 from fairlock.cdk.guard.guard_arguments import checked_only_newest
 from tests.unit.cdk.conftest import NewApp
 from tests.unit.cdk.guard_forms import Cases, machine, role
-from tests.unit.cdk.template import EvaluationError, Json, evaluate, flattened, ways_out_unreleased
+from tests.unit.cdk.template import (
+    EvaluationError,
+    Json,
+    evaluate,
+    flattened,
+    handling,
+    ways_out_unreleased,
+)
 
 # `only_newest` of a guard: where a superseded one goes, what it asks, and where it is refused.
 
@@ -114,6 +121,8 @@ def test_it_is_a_call_and_a_wait_in_either_language(user: Stack, locks: LockServ
         enter, reserve, choice, too_late, wait = (states[f"{vendor}: {each}"] for each in purposes)
         [(variable, entered)] = enter["Assign"].items()
         assert entered == {"pace_name": by_jsonata, "reservation_id": "{% $uuid() %}"}
+        assert handling(reserve, "SandboxTimedout") == (8, None)
+        assert handling(reserve, "InvalidRequest") == (0, None)
         payload = reserve["Arguments"]["Payload"]
         assert payload["rate"] == [10, 60]
         assert (payload["burst"], payload["max_wait_seconds"]) == (2, 1800)
@@ -136,9 +145,12 @@ def test_a_refusal_may_go_elsewhere(user: Stack, locks: LockService) -> None:
     assert "Skips: Too late" not in states
 
 
-def test_a_pace_outside_of_a_stack_is_refused(locks: LockService) -> None:
+def test_a_pace_outside_of_a_stack_or_in_another_region_is_refused(locks: LockService) -> None:
     with pytest.raises(RuntimeError, match="no Stack found"):
         Pace(App(), "Nowhere", service=locks, pace_name="vendor", rate=(10, MINUTE))
+    there = Stack(App(), "There", env=Environment(account=HERE.account, region="eu-west-1"))
+    with pytest.raises(InvalidRequest, match=r"^service: must be in the workflow's region eu-"):
+        Pace(there, "Pace", service=locks, pace_name="vendor", rate=(10, MINUTE))
 
 
 def test_a_service_without_the_function_says_how_to_get_it(user: Stack) -> None:
