@@ -305,11 +305,16 @@ def test_whatever_a_release_raises_the_status_is_the_commands(
 
 
 @pytest.mark.parametrize("status", [0, 3])
-def test_an_outage_that_outlasts_the_lease_is_a_loss(
-    status: int, fairlock: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_lock_that_is_lost_when_the_command_has_ended_is_a_loss_unless_that_failed(
+    status: int, fairlock: Run, monkeypatch: pytest.MonkeyPatch, *, answers: bool
 ) -> None:
+    """Another owner had it, or no one answers for longer than the lease."""
+
     def refuse(lock: Lock) -> bool:
         lock._handle.lease.lose("its lease is over")  # noqa: SLF001 - as time does
+        if answers:
+            return False
         raise LockStoreUnavailable("timeout")
 
     monkeypatch.setattr(Lock, "release", refuse)
