@@ -140,6 +140,24 @@ def test_a_signal_while_it_waits_leaves_the_queue_and_starts_nothing(
     assert not (fleet.home / "ran").exists()
 
 
+def test_a_signal_while_the_lock_is_granted_releases_it_and_starts_nothing(
+    fairlock: Run, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granted = LockClient.acquire
+
+    def acquire_beside_a_signal(*given: Any, **options: Any) -> Lock:  # noqa: ANN401 - as for `acquire`
+        lock = granted(*given, **options)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return lock
+
+    command = Mock()
+    monkeypatch.setattr("fairlock.cli.run.Command", command)
+    monkeypatch.setattr(LockClient, "acquire", acquire_beside_a_signal)
+    assert fairlock("run x -- echo ran") == (128 + signal.SIGTERM, "", "")
+    command.assert_not_called()
+    assert table.state("x").holders == ()
+
+
 def test_the_commands_status_is_known_although_our_parent_ignores_its_children(
     fleet: Fleet,
 ) -> None:
