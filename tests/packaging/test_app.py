@@ -61,9 +61,8 @@ def run(folder: Path, *words: str) -> str:
     if program == "npx":
         program, *rest = str(folder / "node_modules" / ".bin" / rest[0]), *rest[1:]
     command = [shutil.which(program, path=path) or program, *rest]
-    return environments.run(
-        command, cwd=folder, environment={"PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-    )
+    variables = {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": ""}
+    return environments.run(command, cwd=folder, environment=variables)
 
 
 def test_the_app_asks_for_this_version_and_its_environment_has_nothing_else_of_ours(

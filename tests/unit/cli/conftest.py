@@ -39,8 +39,8 @@ def shared_descriptions() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_preference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Removes the variables by which rich takes a pipe for a terminal, or prints other colours."""
-    for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    """Removes the variables by which rich takes a pipe for a terminal, or that for another kind."""
+    for name in ("FORCE_COLOR", "NO_COLOR", "TERM", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -166,6 +166,7 @@ def run_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
     """Runs the words of a line in this process, on a table named locks."""
     monkeypatch.setenv("FAIRLOCK_TABLE_NAME", "locks")
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(sys, "stdin", io.StringIO())  # No terminal, with `pytest -s` either.
     monkeypatch.delattr(os, "execvp")  # By which `pace` would end this process.
 
     def run(line: str) -> Answer:

@@ -12,13 +12,15 @@ import pytest
 from fairlock.cli import exit_codes
 from tests.unit.cli.fleet import FULL, Fleet, Streams, outcome, until
 
-POLITE = (
-    "echo $$ > pid; trap 'touch stopped; exit 0' TERM; touch ready; while :; do sleep 0.05; done"
-)
-STUBBORN = """
+LEAVES_A_CHILD = "(trap '' TERM; while :; do sleep 0.05; done) & echo $! > child; echo $$ > pid"
+POLITE = f"""
+{LEAVES_A_CHILD}
+trap 'touch stopped; exit 0' TERM; touch ready
+while :; do sleep 0.05; done
+"""
+STUBBORN = f"""
 trap '' TERM
-(trap '' TERM; while :; do sleep 0.05; done) & echo $! > child
-echo $$ > pid; touch ready
+{LEAVES_A_CHILD}; touch ready
 while :; do sleep 0.05; done
 """
 
@@ -36,6 +38,7 @@ def test_a_command_whose_lock_is_lost_may_end_by_itself(fleet: Fleet, streams: S
     ]
     assert (fleet.home / "stopped").exists()
     assert not fleet.runs("pid")
+    until(lambda: not fleet.runs("child"))
 
 
 def test_a_command_that_does_not_end_is_killed_with_all_it_has_started(fleet: Fleet) -> None:

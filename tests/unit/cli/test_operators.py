@@ -63,8 +63,9 @@ def test_nothing_is_changed_without_a_yes(
     assert ask_at_the_terminal() is None
     status, _, errors = fairlock(line)
     assert (status, "no terminal to ask on: give --yes" in errors) == (exit_codes.USAGE, True)
-    answers("n")
-    assert fairlock(line).status == exit_codes.DECLINED == 1
+    for no in ("n", ""):
+        answers(no)
+        assert fairlock(line).status == exit_codes.DECLINED == 1
     assert table.memory.items == before
     assert fairlock(f"{line} --yes").status == 0
 

@@ -140,6 +140,24 @@ def test_a_signal_while_it_waits_leaves_the_queue_and_starts_nothing(
     assert not (fleet.home / "ran").exists()
 
 
+def test_a_signal_while_the_lock_is_granted_releases_it_and_starts_nothing(
+    fairlock: Run, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granted = LockClient.acquire
+
+    def acquire_beside_a_signal(*given: Any, **options: Any) -> Lock:  # noqa: ANN401 - as for `acquire`
+        lock = granted(*given, **options)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return lock
+
+    command = Mock()
+    monkeypatch.setattr("fairlock.cli.run.Command", command)
+    monkeypatch.setattr(LockClient, "acquire", acquire_beside_a_signal)
+    assert fairlock("run x -- echo ran") == (128 + signal.SIGTERM, "", "")
+    command.assert_not_called()
+    assert table.state("x").holders == ()
+
+
 def test_the_commands_status_is_known_although_our_parent_ignores_its_children(
     fleet: Fleet,
 ) -> None:
@@ -305,11 +323,16 @@ def test_whatever_a_release_raises_the_status_is_the_commands(
 
 
 @pytest.mark.parametrize("status", [0, 3])
-def test_an_outage_that_outlasts_the_lease_is_a_loss(
-    status: int, fairlock: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_lock_that_is_lost_when_the_command_has_ended_is_a_loss_unless_that_failed(
+    status: int, fairlock: Run, monkeypatch: pytest.MonkeyPatch, *, answers: bool
 ) -> None:
+    """Another owner had it, or no one answers for longer than the lease."""
+
     def refuse(lock: Lock) -> bool:
         lock._handle.lease.lose("its lease is over")  # noqa: SLF001 - as time does
+        if answers:
+            return False
         raise LockStoreUnavailable("timeout")
 
     monkeypatch.setattr(Lock, "release", refuse)
