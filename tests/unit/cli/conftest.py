@@ -234,8 +234,8 @@ def terminal(width: int) -> Console:
 
 
 def pipe() -> Console:
-    """No terminal."""
-    return Console(file=io.StringIO(), width=80)
+    """No terminal, also where FORCE_COLOR is set, which rich takes for one."""
+    return Console(file=io.StringIO(), width=80, force_terminal=False)
 
 
 def text_of(console: Console) -> str:
