@@ -182,6 +182,7 @@ def interrupt(action: Callable[[], object], *, at: int, within: str = "") -> boo
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # Python drops what is raised in its callbacks; Hypothesis has one.
     sys.settrace(trace)
     try:
         action()
@@ -189,6 +190,7 @@ def interrupt(action: Callable[[], object], *, at: int, within: str = "") -> boo
         return True
     finally:
         sys.settrace(before)
+        gc.enable()
     return False
 
 
