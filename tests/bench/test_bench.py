@@ -33,9 +33,7 @@ def test_sections_that_overlap_are_counted(second_begins: float, overlaps: int) 
 
 
 @pytest.mark.parametrize(("queue", "inversions"), [([7, 8, 9], 0), ([8, 7, 9], 1), ([9, 8, 7], 2)])
-def test_grants_out_of_the_order_of_the_queue_are_counted(
-    queue: list[int], inversions: int
-) -> None:
+def test_grants_out_of_the_queues_order_are_counted(queue: list[int], inversions: int) -> None:
     requests = Counter({"GetItem": 8, "Query": 1, "UpdateItem": 6})
     share = waiting.Share(grants=GRANTS, calls=[], requests=requests)
     figures = waiting.figures_of(Recorder(), "lock", queue, [share], released_at=9.9)

@@ -60,12 +60,6 @@ HOSTS = tuple(
 HOST = re.compile("|".join(rf"\b{re.escape(host)}\b" for host in HOSTS), re.IGNORECASE)
 
 
-def tracked_files() -> list[Path]:
-    command = ["git", "ls-files", "-z"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
-
-
 def found_in(files: Iterable[Path], root: Path, pattern: re.Pattern[str]) -> list[str]:
     """`file:line: text` where a file has it; line 0 is the file's name."""
     return [
@@ -78,7 +72,9 @@ def found_in(files: Iterable[Path], root: Path, pattern: re.Pattern[str]) -> lis
 
 
 def test_no_file_has_the_old_name_or_names_the_host_of_a_package_registry() -> None:
-    files = tracked_files()
+    command = ["git", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    files = [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
     assert found_in(files, ROOT, HOST) == []
     assert {each.split(":")[0] for each in found_in(files, ROOT, OLD_NAME)} <= {"CHANGELOG.md"}
 

@@ -59,9 +59,7 @@ def printed(narrator: Narrator) -> str:
     return narrator.console.file.getvalue()
 
 
-def test_a_good_story_is_written_down_and_has_no_failures(
-    narrator: Narrator, tmp_path: Path
-) -> None:
+def test_a_good_story_is_written_and_has_no_failures(narrator: Narrator, tmp_path: Path) -> None:
     output = tmp_path / "out" / "demo"
     assert report(STORY, narrator, output) == 0
     assert sorted(path.name for path in output.iterdir()) == [

@@ -187,9 +187,7 @@ WRONG: list[tuple[str, Use, str]] = [
 @pytest.mark.parametrize(
     ("use", "text"), [pytest.param(use, text, id=mistake) for mistake, use, text in WRONG]
 )
-def test_a_mistake_is_told_by_field_and_rule_before_anything_is_written(
-    use: Use, text: str
-) -> None:
+def test_a_mistake_is_told_by_field_and_rule_before_any_write(use: Use, text: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         use()
     assert str(refused.value).startswith(text)

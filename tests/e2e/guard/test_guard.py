@@ -96,9 +96,7 @@ def test_machines_of_every_way_share_a_lock_that_no_one_has_used(deployment: Dep
     assert most_inside(deployment.ended(execution).output for execution in executions) == 1
 
 
-def test_nested_guards_hold_two_locks_and_release_both(
-    deployment: Deployment, tmp_path: Path
-) -> None:
+def test_nested_guards_hold_and_release_two_locks(deployment: Deployment, tmp_path: Path) -> None:
     lock, gate = str(uuid.uuid4()), tmp_path / "gate"
     execution = deployment.start("QueueNested", {"lock": lock, "until": str(gate)})
     wait_until(lambda: "Work" in deployment.states_entered(execution))

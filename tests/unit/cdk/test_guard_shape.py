@@ -28,11 +28,6 @@ from tests.unit.cdk.template import (
 every_form = pytest.mark.parametrize("form", FORMS)
 
 
-def guards_of(machine: Scope) -> list[str]:
-    split = [name.partition(": ") for name, _ in machine.all_states()]
-    return [guard for guard, _, purpose in split if purpose == "Acquire"]
-
-
 @every_form
 def test_names_of_states_and_variables_are_unique_and_short_enough(forms: Json, form: str) -> None:
     """AWS refuses a variable that an inner scope assigns although an outer one does."""
@@ -47,7 +42,8 @@ def test_names_of_states_and_variables_are_unique_and_short_enough(forms: Json, 
 @every_form
 def test_every_state_is_in_jsonata_and_every_path_ends_in_a_release(forms: Json, form: str) -> None:
     machine = machine_of(forms, form)
-    for guard in guards_of(machine):
+    split = [name.partition(": ") for name, _ in machine.all_states()]
+    for guard in [guard for guard, _, purpose in split if purpose == "Acquire"]:
         own = [state for name, state in machine.all_states() if name.startswith(f"{guard}: ")]
         languages = {state.get("QueryLanguage", machine.language) for state in own}
         assert (len(own) >= 7, languages) == (True, {"JSONata"})

@@ -173,9 +173,7 @@ def test_what_is_granted_by_itself_is_read_by_itself(app: App) -> None:
         assert len(read_by(stack)) == 1 or grant == "grant_durable"
 
 
-def test_one_service_of_a_stack_can_be_shared_and_have_outputs(
-    own: Stack, lock_template: Json
-) -> None:
+def test_one_service_of_a_stack_is_shared_and_has_outputs(own: Stack, lock_template: Json) -> None:
     locks = LockService(own, "Locks")
     locks.add_outputs()
     with pytest.raises(InvalidRequest, match=r"^add_outputs: must be called once in a stack"):

@@ -116,9 +116,7 @@ def test_a_holder_that_comes_while_someone_thinks_is_not_released(
     assert holders(table) == ["ben"]
 
 
-def test_of_several_holders_one_must_be_named(
-    fairlock: Run, store: Operations, table: Table
-) -> None:
+def test_of_many_holders_one_must_be_named(fairlock: Run, store: Operations, table: Table) -> None:
     for name in ("anna", "ben"):
         store.acquire(acquire(name, lock_name="a", limit=2))
     tokens = [holder.fencing_token for holder in table.state("a").holders]

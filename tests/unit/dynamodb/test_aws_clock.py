@@ -69,9 +69,7 @@ def test_an_estimate_is_dropped_if_our_clocks_disagree(
     assert aws.earliest_ms() == START_MS - 500
 
 
-def test_an_answer_that_contradicts_what_was_known_is_believed(
-    clock: FakeClock, aws: AwsClock
-) -> None:
+def test_an_answer_against_what_was_known_is_believed(clock: FakeClock, aws: AwsClock) -> None:
     learn(clock, aws, START_MS)
     learn(clock, aws, START_MS + 3_600_000)
     assert aws.earliest_ms() == START_MS + 3_600_000 - 500

@@ -94,9 +94,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["throttle", "throughput", "500", "503", "a proxy's page", "closed", "no reply"],
 )
-def test_what_outlasts_three_tries_is_lock_store_unavailable(
-    clock: FakeClock, react: Reaction
-) -> None:
+def test_what_outlasts_3_tries_is_lock_store_unavailable(clock: FakeClock, react: Reaction) -> None:
     client = client_of_the_account(config=CLIENT_CONFIG)
     sent = sent_by(client, react)
     with pytest.raises(LockStoreUnavailable):

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-from botocore.awsrequest import AWSPreparedRequest
 from botocore.exceptions import ClientError
 
 from fairlock import InvalidRequest, LockClient, create_table
@@ -41,10 +40,6 @@ LOCK_TABLE = {
     "recovery": "DISABLED",
     "protected": False,
 }
-
-
-def operation_of(request: AWSPreparedRequest) -> str:
-    return str(request.headers["X-Amz-Target"]).rpartition(".")[2].rstrip("'")
 
 
 @pytest.fixture
@@ -83,9 +78,8 @@ def test_ttl_and_protection_are_switched_on_once_and_protection_is_waited_for(
 ) -> None:
     """DynamoDB refuses to enable TTL twice."""
     calls: list[str] = []
-    dynamodb.meta.events.register(
-        "before-send.dynamodb", lambda request, **_: calls.append(operation_of(request))
-    )
+    events = dynamodb.meta.events
+    events.register("before-call.dynamodb", lambda model, **_: calls.append(model.name))
     create_table(dynamodb, "new-locks")
     create_table(dynamodb, "new-locks", deletion_protection=True)
     assert calls[-2:] == ["UpdateTable", "DescribeTable"]

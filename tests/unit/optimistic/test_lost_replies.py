@@ -135,9 +135,7 @@ def first_reply_lost(table: Table) -> Iterator[list[str]]:
     session.close()
 
 
-def test_a_repeat_by_botocore_itself_is_no_conflict(
-    table: Table, first_reply_lost: list[str]
-) -> None:
+def test_a_repeat_by_botocore_is_no_conflict(table: Table, first_reply_lost: list[str]) -> None:
     adding = Mock(side_effect=add(10))
     optimistic.update(table, ANNA, adding)
     assert first_reply_lost == ["{}"]

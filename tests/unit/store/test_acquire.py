@@ -311,9 +311,7 @@ def test_the_answer_to_an_acquire_has_no_record_of_a_holder(clock: FakeClock) ->
 
 
 @pytest.mark.parametrize("tells_grant", [False, True])
-def test_a_release_asks_for_the_item_only_if_it_has_to_tell_of_the_grant(
-    *, tells_grant: bool
-) -> None:
+def test_a_release_asks_for_the_item_only_to_tell_of_the_grant(*, tells_grant: bool) -> None:
     table, clock = WeighingTable(), FakeClock()
     store = store_over(table, clock)
     granted = store.acquire(acquire("anna"))

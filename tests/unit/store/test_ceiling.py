@@ -63,9 +63,7 @@ def test_the_first_token_after_a_pause_of_an_unused_lock_is_above_all_before(ben
 
 
 @pytest.mark.parametrize("limit", [0, 3])
-def test_below_a_ceiling_a_redriven_execution_that_still_holds_renews(
-    bench: Bench, limit: int
-) -> None:
+def test_below_a_ceiling_a_redriven_execution_that_holds_renews(bench: Bench, limit: int) -> None:
     """Its pass has died behind the fence, and a ceiling retains the item by itself."""
     bench.grant("anna", limit=5, execution_arn=RUN)
     bench.set_ceiling(limit)

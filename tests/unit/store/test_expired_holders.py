@@ -165,9 +165,7 @@ def test_an_acquire_does_not_ask_about_one_workflow_after_another_while_no_one_a
     assert clock.monotonic() - began < 10
 
 
-def test_many_dead_workflows_give_way_after_a_lowered_limit(
-    dynamodb: object, clock: FakeClock
-) -> None:
+def test_many_dead_workflows_give_way_to_a_lower_limit(dynamodb: object, clock: FakeClock) -> None:
     bench = with_workflows(dynamodb, clock, 20, limit=20)
     for number in range(20):
         bench.end(f"{RUN}{number}")

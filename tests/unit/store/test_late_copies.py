@@ -186,9 +186,7 @@ GRANTED_IF_BLIND: Final = [of_a_free_lock, of_a_second_permit, of_a_dead_holder]
 
 
 @pytest.mark.parametrize("call", [*GRANTED_IF_BLIND, of_a_busy_lock, of_an_execution])
-def test_a_late_invocation_is_told_to_ask_again_and_changes_nothing(
-    bench: Bench, call: Scene
-) -> None:
+def test_a_late_call_is_told_to_ask_again_and_changes_nothing(bench: Bench, call: Scene) -> None:
     late = call(bench)
     before = bench.items("LOCK#")
     assert is_told_to_ask_again(invoke(bench, late))
@@ -196,9 +194,7 @@ def test_a_late_invocation_is_told_to_ask_again_and_changes_nothing(
 
 
 @pytest.mark.parametrize("call", GRANTED_IF_BLIND)
-def test_a_caller_that_does_not_say_when_it_called_is_unprotected(
-    bench: Bench, call: Scene
-) -> None:
+def test_a_caller_that_does_not_tell_its_time_is_unprotected(bench: Bench, call: Scene) -> None:
     late = call(bench)
     late.pop("entered_at_ms")
     assert isinstance(invoke(bench, late), Grant)

@@ -60,9 +60,7 @@ def test_a_lock_that_was_released_and_granted_to_another_is_untouched(bench: Ben
     [(False,), (True,), (False, True), (True, False), (False, False), (True, True, False, True)],
     ids=str,
 )
-def test_passes_may_come_twice_late_and_in_any_order(
-    bench: Bench, passes: tuple[bool, ...]
-) -> None:
+def test_passes_may_come_late_twice_in_any_order(bench: Bench, passes: tuple[bool, ...]) -> None:
     bench.wait("anna")
     bench.wait("zita")
     bench.wait("ben", execution_arn=OTHER_RUN)
