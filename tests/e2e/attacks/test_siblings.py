@@ -14,7 +14,8 @@ from tests.e2e.together import together
 
 LONG_SECONDS: Final = 600
 WORK_SECONDS: Final = 12
-FAILS_AFTER_SECONDS: Final = 8
+FAILS_AFTER_SECONDS: Final = 15
+"""All are in their places by then, on a busy machine as well."""
 ERROR: Final = "SiblingFails"
 TOO_MANY: Final = "States.ExceedToleratedFailureThreshold"
 SOON_SECONDS: Final = LONG_LEASE_SECONDS / 2
@@ -81,7 +82,7 @@ def test_a_tolerated_failure_releases_its_lock_and_leaves_the_other_child_alone(
 ) -> None:
     """Each child of a distributed Map holds under the ARN of its own execution."""
     first, second = ContestedLock(deployment), ContestedLock(deployment)
-    items = [failing(first), item(second, WORK_SECONDS)]
+    items = [failing(first), item(second, FAILS_AFTER_SECONDS + 5)]
     with CALLING:
         execution = deployment.start("EachChildTolerated", {"items": items})
         await_count(first, second, held=2, waiting=0)
