@@ -37,9 +37,8 @@ if not os.environ.get("FAIRLOCK_AWS_SMOKE_TEST"):
     # Who makes a client without credentials would look for some in the network.
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 # The embedded AWS is on this machine, where a proxy of yours would not find it.
-os.environ["no_proxy"] = ",".join(
-    (os.environ.get("no_proxy") or os.environ.get("NO_PROXY", ""), "127.0.0.1")
-)
+_DIRECT = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+os.environ["no_proxy"] = f"{_DIRECT},127.0.0.1" if _DIRECT else "127.0.0.1"
 
 
 def _read_the_models_of_aws_once() -> None:

@@ -180,7 +180,7 @@ def run_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
 
 @pytest.fixture
 def fairlock(run_line: Run, account: Account, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a line over the table in memory, by the same clock."""
+    """Runs a line over the table in memory, by its clock; `run` waits by that of this machine."""
     monkeypatch.setattr(lock_client, "BootClock", lambda: account.clock)
     return run_line
 

@@ -329,8 +329,8 @@ def test_an_invalid_request_is_refused_by_its_field_and_nothing_is_written_logge
     for bad in table:
         with pytest.raises(InvalidRequest) as caught:
             handler(bad.event, CONTEXT)
-        name = bad.field if bad.field.isidentifier() else f"a field of {len(bad.field)} characters"
-        assert caught.value.field == name, bad.event
+        told = bad.field if bad.field.isidentifier() else f"a field of {len(bad.field)} characters"
+        assert caught.value.field == told, bad.event
         is_missing = isinstance(bad.event, dict) and bad.field not in bad.event
         assert caught.value.rule.startswith("is required") == is_missing
         assert SECRET not in str(caught.value)
