@@ -17,11 +17,11 @@ import pytest
 from botocore.loaders import JSONFileLoader, Loader
 from coverage import Coverage
 from moto import mock_aws
+from xdist.scheduler import LoadScopeScheduling
 
 from testbed.localaws import LocalAws
-from tests.scheduling import EMULATOR, SuiteScheduling, file_below, is_covered, rank, runs_once
 from tests.support import FakeClock, create_lock_table
-from tests.support.checkout import Cache, digest_of, files_of_code
+from tests.support.checkout import ROOT, Cache, digest_of, files_of_code
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -63,18 +63,6 @@ def _read_the_models_of_aws_once() -> None:
 _read_the_models_of_aws_once()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--coverage", choices=("with", "without"), help="see tests/scheduling.py")
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """`make test` runs two pytests; neither imports the test modules of the other."""
-    only = config.getoption("--coverage")
-    if only is None or collection_path.suffix != ".py" or collection_path.name == "conftest.py":
-        return None
-    return is_covered(file_below(collection_path)) != (only == "with") or None
-
-
 def pytest_configure() -> None:
     """Let SIGINT end what tests start, as at a terminal, also in `nohup make test &`.
 
@@ -84,9 +72,41 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Which process of `pytest -n` runs what, and what comes first.
+
+
+@cache
+def suite_of(folder: Path) -> Path | None:
+    """The folder above whose `conftest.py` makes something once a session; None without one.
+
+    Such things are dear (a deployment, an installation), so one process runs all that share them.
+    """
+    if folder in (ROOT, *ROOT.parents):
+        return None
+    conftest = folder / "conftest.py"
+    if conftest.exists() and 'scope="session"' in conftest.read_text():
+        return folder
+    return suite_of(folder.parent)
+
+
+class SuiteScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
+    """Hands out whole suites where tests share something dear, and single files elsewhere."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = ROOT / nodeid.partition("::")[0]
+        return str(suite_of(file.parent) or file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SuiteScheduling:  # noqa: ANN401 - xdist's, untyped
+    """For `pytest -n`. (xdist's own groups do not work with pytest 9.2.)"""
+    return SuiteScheduling(config, log)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=rank)
+    """Whole suites come first: they are long, and single files fill the time beside them."""
+    items.sort(key=lambda item: suite_of(item.path.parent) is None)
 
 
 def pytest_collection_finish() -> None:
@@ -94,22 +114,25 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def has_passed_before(item: pytest.Item) -> bool:
-    """Whether `make test` need not run it again. What is asked for runs."""
-    every = {*item.config.getini("testpaths")}
-    if not (runs_once(item) and every.issuperset(item.config.args)):
-        return False
-    return bool(Cache().get(digest_for(item), item.nodeid) == "passed")
+# Tests that are marked as `cached`.
 
 
 def digest_for(item: pytest.Item) -> str:
-    """Digest of all files that may decide how a test ends."""
-    return digest_of_code(EMULATOR if file_below(item.path).startswith(EMULATOR) else "")
+    """Digest of all files that may decide how a cached test ends; empty for any other test."""
+    mark = item.get_closest_marker("cached")
+    return digest_of_code(**mark.kwargs) if mark else ""
 
 
 @cache
-def digest_of_code(below: str) -> str:
+def digest_of_code(below: str = "") -> str:
     return digest_of(files_of_code(below))
+
+
+def has_passed_before(item: pytest.Item) -> bool:
+    """Whether `make test` need not run it again. What is asked for runs."""
+    is_asked_for = not {*item.config.getini("testpaths")}.issuperset(item.config.args)
+    digest = "" if is_asked_for else digest_for(item)
+    return bool(digest and Cache().get(digest, item.nodeid) == "passed")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -123,8 +146,8 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.when == "call" and report.passed and runs_once(item):
-        Cache().put(digest_for(item), item.nodeid, "passed")
+    if report.when == "call" and report.passed and (digest := digest_for(item)):
+        Cache().put(digest, item.nodeid, "passed")
     return report
 
 
@@ -138,7 +161,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     `python -m tests.controls --record` measures every case: it asks which tests run a line.
     """
     tracer, function = Coverage.current(), item.nodeid.partition("[")[0]
-    is_recorded = item.config.getoption("--coverage") is None
+    is_recorded = not item.config.pluginmanager.hasplugin("_cov")
     if tracer is None or is_recorded or function not in _traced:
         _traced.add(function)
         return (yield)
@@ -147,12 +170,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         tracer.start()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SuiteScheduling:  # noqa: ANN401 - xdist's, untyped
-    """For `pytest -n`. (xdist's own groups do not work with pytest 9.2.)"""
-    return SuiteScheduling(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:  # noqa: ANN401 - pytest's, not public

@@ -20,6 +20,8 @@ from fairlock.store import context
 from tests.clocks.world import ELSEWHERE, Node, Sabotage, Weather, contend
 from tests.support.weakened import Patch, patched
 
+pytestmark = pytest.mark.cached
+
 TRIALS: Final = int(os.environ.get("CLOCK_TRIALS", "40"))
 
 WEATHER: Final = {

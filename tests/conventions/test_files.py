@@ -278,7 +278,8 @@ def test_a_search_that_passed_is_skipped_on_the_same_files_unless_it_is_asked_fo
     # The one that is loaded: an import would run it once more.
     conftest: Any = pytestconfig.pluginmanager.get_plugin(str(ROOT / "conftest.py"))
     config = SimpleNamespace(getini=lambda _name: ["tests"], args=["tests"])
-    item: Any = SimpleNamespace(path=ROOT / "tests/fuzz/t.py", nodeid="test", config=config)
+    marks = {"cached": pytest.mark.cached(below="tests/fuzz").mark}
+    item: Any = SimpleNamespace(get_closest_marker=marks.get, nodeid="test", config=config)
     for passed in (False, True):
         assert not conftest.has_passed_before(item)
         hook: Any = conftest.pytest_runtest_makereport(item)
@@ -287,4 +288,8 @@ def test_a_search_that_passed_is_skipped_on_the_same_files_unless_it_is_asked_fo
             hook.send(SimpleNamespace(when="call", passed=passed))
     assert conftest.has_passed_before(item)
     config.args = ["tests/fuzz"]
+    assert not conftest.has_passed_before(item)
+    config.args, marks["cached"] = ["tests"], pytest.mark.cached(below="tests/clocks").mark
+    assert not conftest.has_passed_before(item)
+    marks.clear()
     assert not conftest.has_passed_before(item)

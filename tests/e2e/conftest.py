@@ -18,7 +18,7 @@ from tests.e2e.lifetimes.stack import DyingWorkflows, Lifetimes
 from tests.e2e.optimistic.stack import OptimisticForms
 from tests.e2e.other_service import OtherService
 from tests.e2e.readme.test_samples import guard_sample
-from tests.e2e.together import begun, judge, spread
+from tests.e2e.together import begun, in_turn, judge, spread
 from tests.e2e.turns.stack import TurnForms
 
 WORKFLOWS: dict[str, tuple[Callable[..., Stack], str]] = {
@@ -35,6 +35,10 @@ WORKFLOWS: dict[str, tuple[Callable[..., Stack], str]] = {
 """Stacks of workflows, and the folders whose tests need them."""
 FEW_ENVIRONMENTS = {"LOCALAWS_FEW_ENVIRONMENTS": "1"}
 """Each environment of a function is a cold start: most of a second of a processor."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=in_turn)
 
 
 @pytest.hookimpl(tryfirst=True)

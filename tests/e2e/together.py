@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Final, TypeVar
 
 import pytest
@@ -22,6 +23,7 @@ Figures = Mapping[str, float]
 """Seconds that a test has measured, by what they were."""
 _RUNS: Final = pytest.StashKey[dict[str, list[Future[Figures | None]]]]()
 _TOGETHER: Final[set[object]] = set()
+_ALONE: Final[set[object]] = set()
 _Test = TypeVar("_Test", bound=Callable[..., Figures | None])
 
 
@@ -32,6 +34,18 @@ def together(test: _Test) -> _Test:
     """
     _TOGETHER.add(test)
     return test
+
+
+def alone(test: _Test) -> _Test:
+    """A test that measures: it begins when all those have ended, well or not."""
+    _ALONE.add(test)
+    return test
+
+
+def in_turn(item: pytest.Item) -> int:
+    """Sorts the tests: what was begun together needs time, and what measures comes last."""
+    function = getattr(item, "function", None)
+    return (function in _TOGETHER) + 2 * (function in _ALONE)
 
 
 @contextmanager
@@ -56,16 +70,16 @@ def begun(session: pytest.Session, deployment: Deployment) -> Iterator[None]:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def wait_for_all(session: pytest.Session) -> None:
-    """Until all that were begun have ended, well or not: then nothing else is under way."""
-    for runs in session.stash.get(_RUNS, {}).values():
-        for run in runs:
-            run.exception(LONGEST_SECONDS)
-
-
 def judge(item: pytest.Function) -> bool | None:
-    """Waits for a test that was begun, and raises what it has raised; None of any other test."""
-    runs = item.session.stash.get(_RUNS, {}).get(item.nodeid)
+    """Waits for a test that was begun, and raises what it has raised; None of any other test.
+
+    Before a test that measures, it waits for all of them.
+    """
+    begun_runs = item.session.stash.get(_RUNS, {})
+    if item.function in _ALONE:
+        for run in chain.from_iterable(begun_runs.values()):
+            run.exception(LONGEST_SECONDS)
+    runs = begun_runs.get(item.nodeid)
     if runs is None:
         return None
     measured: dict[str, list[float]] = defaultdict(list)

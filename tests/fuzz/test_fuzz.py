@@ -43,6 +43,8 @@ from tests.fuzz.handlers import fuzz_handlers
 from tests.support.faulty_table import ENDPOINT, refusal
 from tests.support.weakened import Patch, patched
 
+pytestmark = pytest.mark.cached
+
 REQUESTS = int(os.environ.get("FUZZ", "2500"))
 CALLS = REQUESTS // 4
 SEED = 20_261_122

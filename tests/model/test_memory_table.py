@@ -44,6 +44,8 @@ from tests.support import TABLE
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+pytestmark = pytest.mark.cached
+
 
 Request = tuple[NumberedTables, int, Call]
 """The tables of a world, the number of one, and what is asked of it."""

@@ -26,7 +26,7 @@ from tests.model.searches import (
     run_searches,
 )
 
-pytestmark = pytest.mark.timeout(LONGEST_SECONDS)
+pytestmark = [pytest.mark.cached, pytest.mark.timeout(LONGEST_SECONDS)]
 Record = Callable[[str, object], None]
 
 

@@ -23,6 +23,8 @@ from release.environments import CheckFailedError
 from tests.packaging.conftest import home_of, required_by
 from tests.support.checkout import ROOT
 
+pytestmark = pytest.mark.cached
+
 WHERE = """
 import fairlock, importlib.util
 print(fairlock.__file__, *map(importlib.util.find_spec, ("testbed", "infra", "lambdas")))

@@ -18,6 +18,8 @@ from tests.packaging.conftest import run
 from tests.packaging.test_handlers_alone import CLIENTS
 from tests.support.checkout import imports_of, module_of
 
+pytestmark = pytest.mark.cached
+
 MOST_BYTES = 1_500_000
 MOST_ZIPPED_BYTES = 400_000
 

@@ -14,6 +14,8 @@ from fairlock.cdk.service.asset import add_byte_code
 from tests.packaging.conftest import run
 from tests.support.checkout import COUNT_COMPILED
 
+pytestmark = pytest.mark.cached
+
 ELSEWHERE = {"AWS_DEFAULT_REGION": "us-east-1", "FAIRLOCK_TABLE_NAME": "locks"}
 ON_LAMBDA = {
     **ELSEWHERE,

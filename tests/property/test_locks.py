@@ -30,6 +30,8 @@ from tests.support import FakeClock, Operations, store_over
 from tests.support.faulty_table import Fault, FaultyTable, lost_reply, meanwhile
 from tests.support.weakened import Patch, patched
 
+pytestmark = pytest.mark.cached
+
 # Owners, locks, clocks and faults at random, against reference locks.
 #
 # Each rule runs one operation on the store and on the reference, compares their whole answers,

@@ -16,6 +16,8 @@ from fairlock.store import turns
 from tests.property.pace_fleet import Fleet, faults, played
 from tests.support.weakened import Patch, edited, patched, weak
 
+pytestmark = pytest.mark.cached
+
 SEEDS: Final = int(os.environ.get("PACE_SEEDS", "12"))
 _MOST_SEEDS_OF_A_MUTANT: Final = 200
 

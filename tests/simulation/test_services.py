@@ -22,6 +22,8 @@ from tests.simulation.stepfunctions import StepFunctions
 from tests.simulation.versions import EARLIER, KEEP_ALIVE_SECONDS, TODAY, earlier, machine, recorded
 from tests.simulation.world import World, running
 
+pytestmark = pytest.mark.cached
+
 DETAIL = {"executionArn": "arn:1", "status": "TIMED_OUT", "redriveCount": 0, "stopDate": 1}
 
 

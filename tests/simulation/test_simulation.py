@@ -17,6 +17,8 @@ from tests.simulation.states import EvaluationError, evaluate
 from tests.simulation.versions import made_today, recorded
 from tests.simulation.world import World
 
+pytestmark = pytest.mark.cached
+
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: str(each.number))
 def test_no_promise_is_broken(scenario: Scenario) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.cached
+
 HERE = Path(__file__).parent
 PYRIGHT = {
     "typeCheckingMode": "strict",

@@ -10,7 +10,12 @@ from testbed.localaws.tests.gates import Gates
 from testbed.localaws.workbench import Workbench
 
 
-@pytest.fixture(scope="session")
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """These tests test a tool, in real time: they run again after a change of it."""
+    item.add_marker(pytest.mark.cached(below="testbed/localaws"))
+
+
+@pytest.fixture(scope="module")
 def corrected(aws: LocalAws) -> Workbench:
     """The embedded AWS as the demo and all other tests use it."""
     return Workbench(aws)

@@ -7,13 +7,11 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-import pytest
-
 from tests.e2e.conftest import Tell
 from tests.e2e.deployment import Deployment, Ended, wait_until
 from tests.e2e.lifetimes.stack import INTERVAL_SECONDS, LONG_INTERVAL_SECONDS
 from tests.e2e.locks import CALLING, ContestedLock
-from tests.e2e.together import TIMES, Figures, together, wait_for_all
+from tests.e2e.together import TIMES, Figures, alone, together
 
 # What keep_alive costs: no time after the work, and a call for each interval.
 
@@ -28,10 +26,10 @@ def lag_seconds(lock: ContestedLock) -> float:
     return lock.deployment.stopped_at(execution) - float(ended.output["ended_ms"]) / 1000
 
 
+@alone
 def test_the_guard_ends_with_the_work_and_not_with_the_interval(
-    deployment: Deployment, request: pytest.FixtureRequest, tell: Tell
+    deployment: Deployment, tell: Tell
 ) -> None:
-    wait_for_all(request.session)
     locks = [ContestedLock(deployment) for _ in range(AT_ONCE * TIMES)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         seconds = list(pool.map(lag_seconds, locks))

@@ -54,9 +54,10 @@ def store_events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     return seen
 
 
-@pytest.fixture(scope="session")
-def lock_table(aws: LocalAws) -> str:
+@pytest.fixture(scope="module")
+def lock_table(aws: LocalAws) -> Iterator[str]:
     """The name of a lock table in the embedded AWS."""
     client: DynamoDBClient = aws.client("dynamodb")
     create_table(client, "client-locks")
-    return "client-locks"
+    yield "client-locks"
+    client.delete_table(TableName="client-locks")
