@@ -18,9 +18,10 @@ from botocore.loaders import JSONFileLoader, Loader
 from coverage import Coverage
 from moto import mock_aws
 
+from fairlock.testing import ManualClock
 from testbed.localaws import LocalAws
 from tests.scheduling import EMULATOR, SuiteScheduling, file_below, is_covered, rank, runs_once
-from tests.support import FakeClock, create_lock_table
+from tests.support import create_lock_table
 from tests.support.checkout import Cache, digest_of, files_of_code
 
 if TYPE_CHECKING:
@@ -169,8 +170,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:  # noqa: ANN401 - py
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture(scope="session")
