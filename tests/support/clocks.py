@@ -1,7 +1,8 @@
-"""The clock of a process, which may be wrong."""
+"""Clocks of single processes, each wrong in its own way about a true time."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,3 +34,23 @@ class WrongClock:
     @__class__.setter
     def __class__(self, _kind: object) -> None:
         """Stays as it is."""
+
+
+class DriftingClock:
+    """Reads a true time, in seconds: the wall clock is off, the monotonic one drifts."""
+
+    def __init__(
+        self, now: Callable[[], float], *, drift: float, offset: float = 0.0, origin: float = 0.0
+    ) -> None:
+        self._now = now
+        self.drift, self.offset, self.origin = drift, offset, origin
+
+    def wall_ms(self) -> int:
+        return round((self._now() + self.offset) * 1000)
+
+    def monotonic(self) -> float:
+        return (self._now() - self.origin) * self.drift
+
+    def true_time(self, monotonic: float) -> float:
+        """When that reading comes."""
+        return monotonic / self.drift + self.origin
