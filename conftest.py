@@ -19,8 +19,9 @@ from coverage import Coverage
 from moto import mock_aws
 from xdist.scheduler import LoadScopeScheduling
 
+from fairlock.testing import ManualClock
 from testbed.localaws import LocalAws
-from tests.support import FakeClock, create_lock_table
+from tests.support import create_lock_table
 from tests.support.checkout import ROOT, Cache, digest_of, files_of_code
 
 if TYPE_CHECKING:
@@ -186,8 +187,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:  # noqa: ANN401 - py
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture(scope="session")

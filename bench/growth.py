@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 from bench.bed import TABLE, Bed, Figures, lock_client, spread
 from bench.goals import Goal
 from fairlock import create_table
+from fairlock.testing import ManualClock
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import FakeClock, acquire, release, store_over
+from tests.support import acquire, release, store_over
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -103,7 +104,7 @@ def _named(figures: Figures) -> str:
 def _fill(dynamodb: DynamoDBClient, table_name: str, size: int) -> None:
     """Adds items of locks that no one holds, as they are after a release."""
     table = MemoryTable()
-    store = store_over(table, FakeClock())
+    store = store_over(table, ManualClock())
     store.acquire(acquire("anna"))
     store.release(release("anna"))
     [item] = table.items.values()

@@ -9,7 +9,8 @@ from typing import Final
 from bench.bed import Bed, Figures, lock_client, together
 from bench.goals import Goal
 from fairlock.protocol.model import AcquireRequest, ReleaseRequest
-from tests.support import FakeClock, Operations, store_over
+from fairlock.testing import ManualClock
+from tests.support import Operations, store_over
 from tests.support.memory_tables import MeteredTable, guard_request, item_bytes
 
 PERMITS: Final = (1, 5, 20, 50, 100)
@@ -56,7 +57,7 @@ def goals(figures: Figures) -> list[Goal]:
 def units(permits: int) -> Figures:
     """Write units of guards when all permits are out, and the rates that follow."""
     table = MeteredTable()
-    store = store_over(table, FakeClock())
+    store = store_over(table, ManualClock())
     holders = [guard_request(number, permits) for number in range(permits)]
     acquire = [_spent(table, store, holder) for holder in holders][-1]
     size = item_bytes(table.inner.state(holders[0].lock_name))

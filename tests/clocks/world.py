@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 
 from fairlock import FairlockError, Lock, LockClient
 from fairlock.testing.fake_table import MemoryTable, dated
+from tests.support.clocks import DriftingClock
 
 AWS: Final = "https://dynamodb.us-east-1.amazonaws.com"
 ELSEWHERE: Final = "http://127.0.0.1:8000"
@@ -70,40 +71,34 @@ class World:
         return self.rng.uniform(-most, most)
 
 
-class NodeClock:
+class NodeClock(DriftingClock):
     """The clocks of one process."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._drift = 1 + world.either_way(world.weather.drift)
-        self._wall_offset = world.either_way(world.weather.wall)
-        self._stood_still = 0.0
+        super().__init__(
+            lambda: world.now,
+            drift=1 + world.either_way(world.weather.drift),
+            offset=world.either_way(world.weather.wall),
+            origin=world.now - world.rng.random() * 1_000,
+        )
         self.notices_sleep = True
-        self._origin = world.now - world.rng.random() * 1_000
-
-    def wall_ms(self) -> int:
-        return round((self._world.now + self._wall_offset - self._stood_still) * 1000)
-
-    def monotonic(self) -> float:
-        return (self._world.now - self._origin - self._stood_still) * self._drift
-
-    def true_time(self, monotonic: float) -> float:
-        """When that reading comes."""
-        return monotonic / self._drift + self._origin + self._stood_still
 
     def jump(self) -> None:
-        self._wall_offset += self._world.either_way(self._world.weather.jumps)
+        self.offset += self._world.either_way(self._world.weather.jumps)
 
     def stand_still(self, seconds: float) -> None:
         """The machine is frozen, and none of its clocks notices."""
-        self._stood_still += seconds
         self._world.now += seconds
+        self.offset -= seconds
+        self.origin += seconds
 
     def sleep(self, seconds: float) -> None:
         """The machine is suspended, and its clocks run on."""
-        self._world.now += seconds
-        if not self.notices_sleep:
-            self._stood_still += seconds
+        if self.notices_sleep:
+            self._world.now += seconds
+        else:
+            self.stand_still(seconds)
 
     def wait(self, seconds: float) -> None:
         self._world.now += max(0.0, seconds)

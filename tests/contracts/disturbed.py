@@ -16,8 +16,9 @@ from fairlock.protocol.ceiling import SetCeilingRequest
 from fairlock.protocol.model import ForceReleaseRequest, Grant
 from fairlock.protocol.pace import PaceRequest
 from fairlock.store.turns import KnownPaces, Turn
+from fairlock.testing import ManualClock
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, TABLE, FakeClock, acquire, heartbeat, release
+from tests.support import LOCK, TABLE, acquire, heartbeat, release
 from tests.support.faulty_table import (
     REQUESTS,
     Fault,
@@ -41,7 +42,7 @@ class World(Bench):
     """A lock table in memory, a ledger in it, and the client whose requests can fail."""
 
     def __init__(self) -> None:
-        super().__init__(MemoryTable(), FakeClock())
+        super().__init__(MemoryTable(), ManualClock())
         self.faulty = FaultyTable(self.client)
         self.mine: Any = None
 

@@ -26,9 +26,10 @@ from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestR
 
 from fairlock.client.lock_client import LockClient
 from fairlock.durable import hold
+from fairlock.testing import ManualClock
 from fairlock.testing.fake_table import MemoryTable
 from lambdas import acquire, reap, release, runtime
-from tests.support import FakeClock, LambdaContextStub
+from tests.support import LambdaContextStub
 from tests.support.bad_inputs import VALID_EXECUTION
 from tests.support.checkout import ROOT
 from tests.support.faulty_table import REQUESTS, Fault, FaultyTable
@@ -119,7 +120,7 @@ class Bench:
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    bench, clock = Bench(), FakeClock()
+    bench, clock = Bench(), ManualClock()
     # On a busy machine a lease would be over in the middle of a way, which is longer then.
     for reading in ("monotonic", "wall_ms", "wait"):
         monkeypatch.setattr(runtime._CLOCK, reading, getattr(clock, reading))  # noqa: SLF001 - the functions' own

@@ -16,10 +16,11 @@ from unittest.mock import patch
 
 from fairlock import AsyncLockClient, Lock, LockClient
 from fairlock.errors import InvalidRequest
+from fairlock.testing import ManualClock
 from fairlock.testing.fake_table import MemoryTable
 from tests.fuzz import findings as kinds
 from tests.fuzz.findings import LOCKS, MARK, Findings, captured_log, hostile, leaks, shown
-from tests.support import FakeClock, acquire, store_over
+from tests.support import acquire, store_over
 from tests.support.faulty_table import REQUESTS, Fault, FaultyTable, lost_reply, refusal
 
 _CALLS_PER_CLIENT: Final = 100
@@ -87,7 +88,7 @@ class Calls:
     findings: Findings
     output: StringIO
     is_async: bool
-    clock: FakeClock = field(default_factory=FakeClock)
+    clock: ManualClock = field(default_factory=ManualClock)
     held: list[Any] = field(default_factory=list)
 
     async def make(self, most: int) -> None:
@@ -239,7 +240,7 @@ async def _fuzz(calls: int, seed: int) -> Findings:
     return findings
 
 
-def _fill(table: MemoryTable, clock: FakeClock) -> None:
+def _fill(table: MemoryTable, clock: ManualClock) -> None:
     """Locks that others hold already."""
     for number, name in enumerate(LOCKS[:2]):
         request = acquire("x", lock_name=name, owner_id=f"{MARK * 4}-foreign-{number}", limit=2)

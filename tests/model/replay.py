@@ -40,7 +40,8 @@ from fairlock.store import (
 )
 from fairlock.store.context import LockContext
 from fairlock.testing.interpreter import Item, Scope, changed
-from tests.support import START_MS, Operations
+from fairlock.testing.manual_clock import START_MS
+from tests.support import Operations
 
 # Which function of fairlock made a request: the model's moves carry those names.
 

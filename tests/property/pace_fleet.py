@@ -25,6 +25,7 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.pace import LEAST_SLOT_US, MICROSECONDS, interval_us
 from fairlock.testing.fake_table import MemoryTable, dated
 from fairlock.testing.manual_clock import START_MS, run_in_virtual_time
+from tests.support.clocks import DriftingClock
 
 AWS: Final = "https://dynamodb.us-east-1.amazonaws.com"
 _START: Final = START_MS / 1000
@@ -163,22 +164,15 @@ def aws_now() -> float:
     return _START + asyncio.get_running_loop().time()
 
 
-class ProcessClock(BridgedClock):
+class ProcessClock(DriftingClock, BridgedClock):
     """The clocks of one process."""
 
     def __init__(self, run: Run) -> None:
-        fleet = run.fleet
-        self._wall = run.rng.uniform(-fleet.wall, fleet.wall)
-        self._drift = 1 + run.rng.uniform(-fleet.drift, fleet.drift)
-
-    def wall_ms(self) -> int:
-        return round((aws_now() + self._wall) * 1000)
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time() * self._drift
+        wall, drift = (run.rng.uniform(-most, most) for most in (run.fleet.wall, run.fleet.drift))
+        super().__init__(aws_now, drift=1 + drift, offset=wall, origin=_START)
 
     def wait(self, seconds: float) -> None:
-        wait_for(asyncio.sleep(seconds / self._drift))
+        wait_for(asyncio.sleep(seconds / self.drift))
 
 
 class Endpoint:

@@ -26,7 +26,8 @@ from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import acquire_answer, heartbeat_answer, release_answer
 from tests.property.mutants import MUTANTS
 from tests.property.reference_locks import Answer, Lock, Plan, ReferenceLocks, read_stored
-from tests.support import FakeClock, Operations, store_over
+from tests.support import Operations, store_over
+from tests.support.clocks import WrongClock
 from tests.support.faulty_table import Fault, FaultyTable, lost_reply, meanwhile
 from tests.support.weakened import Patch, patched
 
@@ -82,7 +83,7 @@ class LockMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.memory, self.clock = MemoryTable(), FakeClock()
+        self.memory, self.clock = MemoryTable(), WrongClock()
         self.table = FaultyTable(self.memory)
         self.store = store_over(self.table, self.clock)
         self.reference = ReferenceLocks()

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from tests.simulation.engine import Engine, Process, Sleepers
+from tests.support.clocks import DriftingClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +25,21 @@ class ClockErrors:
     set_every: float = math.inf
 
 
-class NodeClock:
-    """The two clocks of one process, and its waiting."""
+class NodeClock(DriftingClock):
+    """The two clocks of one process, and its waiting; true is AWS's time."""
 
     def __init__(self, engine: Engine, errors: ClockErrors, process: Process) -> None:
         self._engine, self._errors, self.process = engine, errors, process
-        self.drift = 1 + engine.random.uniform(-errors.drift, errors.drift)
-        self.origin = engine.now - engine.random.random() * 1_000
+        super().__init__(
+            lambda: engine.now,
+            drift=1 + engine.random.uniform(-errors.drift, errors.drift),
+            origin=engine.now - engine.random.random() * 1_000,
+        )
         self._set()
 
     def _set(self) -> None:
         random, most = self._engine.random, self._errors.wall_seconds
-        self._offset = random.uniform(-most, most)
+        self.offset = random.uniform(-most, most)
         every = self._errors.set_every
         # Looked at when it is asked: an event for each clock would never let a world end.
         later = random.expovariate(1 / every) if every < math.inf else every
@@ -44,18 +48,7 @@ class NodeClock:
     def wall_ms(self) -> int:
         if self._engine.now >= self._set_at:
             self._set()
-        return round((self._engine.now + self._offset) * 1000)
-
-    def monotonic(self) -> float:
-        return self.elapsed() * self.drift
-
-    def elapsed(self) -> float:
-        """True seconds since its machine was started."""
-        return self._engine.now - self.origin
-
-    def true_time(self, monotonic: float) -> float:
-        """When that reading comes, by AWS's time."""
-        return monotonic / self.drift + self.origin
+        return super().wall_ms()
 
     def wait(self, seconds: float) -> None:
         self._engine.wait(max(0.0, seconds) / self.drift)

@@ -23,6 +23,7 @@ from tests.simulation.engine import Process
 from tests.simulation.faults import ClockErrors, Database, Faults, Machines, Network, NodeClock
 from tests.simulation.scenario import HOUR, Control, Scenario
 from tests.simulation.world import World
+from tests.support.clocks import DriftingClock
 from tests.support.weakened import weak
 
 
@@ -243,11 +244,11 @@ _CHECK: Final = conditions.grant_check
 
 def _of_a_process_that_runs(clock: NodeClock) -> float:
     """As CLOCK_MONOTONIC: it does not count the time for which the machine was suspended."""
-    return (clock.elapsed() - clock.process.suspended_seconds) * clock.drift
+    return DriftingClock.monotonic(clock) - clock.process.suspended_seconds * clock.drift
 
 
 def _true_time(clock: NodeClock, monotonic: float) -> float:
-    return monotonic / clock.drift + clock.process.suspended_seconds + clock.origin
+    return DriftingClock.true_time(clock, monotonic) + clock.process.suspended_seconds
 
 
 def _check_of_anything(*fields: Any) -> Any:  # noqa: ANN401 - as the real one

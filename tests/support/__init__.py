@@ -1,4 +1,4 @@
-"""What tests of several suites share: a clock that is moved by hand, a table, short requests."""
+"""What tests of several suites share: a table, a store over it, short requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 LOCK = "nightly-report"
 TABLE = "locks"
-START_MS = 1_900_000_000_000
 HOLDER: Final = DescribedHolder(
     owner_name="anna",
     acquired_at=datetime(2030, 1, 1, tzinfo=UTC),
@@ -79,47 +78,6 @@ def logged_here(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What this thread has logged. Clients of earlier tests may log in threads of their own."""
     here = threading.get_ident()
     return [record.getMessage() for record in caplog.records if record.thread == here]
-
-
-@dataclass
-class FakeClock:
-    """Time that passes only when a test says so. `skew_ms` shifts the wall clock alone."""
-
-    now_ms: int = START_MS
-    skew_ms: int = 0
-    waits: list[float] = field(default_factory=list)
-
-    def wall_ms(self) -> int:
-        return self.now_ms + self.skew_ms
-
-    def monotonic(self) -> float:
-        return self.now_ms / 1000
-
-    def wait(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        self.advance(seconds)
-
-    def alarm(self) -> FakeAlarm:
-        return FakeAlarm(self)
-
-    def advance(self, seconds: float) -> None:
-        self.now_ms += round(seconds * 1000)
-
-
-@dataclass
-class FakeAlarm:
-    """A wait on a clock that is moved by hand."""
-
-    clock: FakeClock
-    rung: bool = False
-
-    def wait(self, seconds: float) -> None:
-        if not self.rung:
-            self.clock.wait(seconds)
-        self.rung = False
-
-    def ring(self) -> None:
-        self.rung = True
 
 
 def create_lock_table(client: DynamoDBClient, name: str = TABLE) -> None:

@@ -27,7 +27,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from tests.support import FakeClock
+from fairlock.testing import ManualClock
 
 ENDPOINT: Final = "https://dynamodb.us-east-1.amazonaws.com"
 WRITES: Final = ("update_item", "transact_write_items", "put_item", "delete_item")
@@ -182,7 +182,7 @@ def repeat(*at: int, of: Collection[str] = WRITES) -> Fault:
 
 def delay(
     seconds: float,
-    clock: FakeClock,
+    clock: ManualClock,
     at: At = (),
     *,
     of: Collection[str] = REQUESTS,

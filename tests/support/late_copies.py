@@ -79,7 +79,7 @@ def late_copy(
 def left_ms(bench: Bench) -> int:
     """What is left of the lease of the only holder, without the margin of what is stored."""
     (holder,) = bench.state.holders
-    return int(holder.expires_at_ms - stored_end_ms(bench.clock.now_ms, 0))
+    return int(holder.expires_at_ms - stored_end_ms(bench.clock.wall_ms(), 0))
 
 
 def ceiling_of(bench: Bench) -> int | None:
@@ -131,9 +131,9 @@ def acquire_of_an_owner_that_left(bench: Bench) -> Wire:
 @late_copy("acquire_permit_as_seen", "#released_at = :seen_released_at", right=[], wrong=ANNA)
 def second_write_of_an_owner_that_gave_up(bench: Bench) -> Wire:
     passes(bench, "zoe")
-    bench.clock.skew_ms = -3_000  # Her first write is refused, although she is alive.
+    bench.own_clock.skew_ms = -3_000  # Her first write is refused, although she is alive.
     wire = late(bench, ":seen_released_at", lambda store: store.acquire(acquire("anna")))
-    bench.clock.skew_ms = 0
+    bench.own_clock.skew_ms = 0
     for name in ("anna", "xeno"):
         bench.clock.advance(1)
         bench.release(name, waits=True)
@@ -200,7 +200,7 @@ def heartbeat_as_seen_before_the_last(bench: Bench) -> Wire:
 def correction_before(bench: Bench, *, another_grant: bool) -> Wire:
     bench.ask("anna")
     (holder,) = bench.state.holders
-    correction = correct_grant(LOCK, holder, raises_token=False, now_ms=bench.clock.now_ms)
+    correction = correct_grant(LOCK, holder, raises_token=False, now_ms=bench.clock.wall_ms())
 
     def correct(store: Operations) -> object:
         return store.context.table.update(correction)  # as a wrong clock would
@@ -344,7 +344,7 @@ def give_up_before_others_released(bench: Bench, *, joins: bool = False) -> Wire
     if joins:
         bench.ask("holder")
         bench.ask("anna", **POLLING)
-    ticket = {"ticket": bench.clock.now_ms} if joins else {}
+    ticket = {"ticket": bench.clock.wall_ms()} if joins else {}
     gives_up = release("anna", waits=True, **ticket)
     mark = f"SET {MARKS_RELEASED}" if joins else "SET #last_given_up = :me"
     wire = late(bench, mark, lambda store: store.release(gives_up))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlock.protocol.model import AcquireRequest
+from fairlock.testing import ManualClock
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import FakeClock
 from tests.support.faulty_table import WRITES, writes_of
 
 WRITE_UNIT_BYTES = 1024
@@ -92,7 +92,7 @@ class StreamedTable:
         records: as a Lambda function gets them, one for each changed item, in order.
     """
 
-    clock: FakeClock
+    clock: ManualClock
     inner: MemoryTable = field(default_factory=MemoryTable)
     records: list[dict[str, Any]] = field(default_factory=list)
 

@@ -28,17 +28,9 @@ from fairlock.protocol.outcomes import NotHeld, Queued, Reaped, Refusal, Release
 from fairlock.store.context import Event
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.store.reap import ExecutionEnded
-from tests.support import (
-    LOCK,
-    TABLE,
-    FakeClock,
-    Operations,
-    acquire,
-    heartbeat,
-    owner,
-    release,
-    store_over,
-)
+from fairlock.testing import ManualClock
+from tests.support import LOCK, TABLE, Operations, acquire, heartbeat, owner, release, store_over
+from tests.support.clocks import WrongClock
 from tests.support.faulty_table import ENDPOINT, WRITES, Fault, FaultyTable, writes_of
 
 
@@ -86,22 +78,25 @@ class Bench:
     """Stores over one table, and their workflow engine.
 
     Attributes:
+        own_clock: that of the stores, which may be wrong.
         executions: what the engine says of an execution; of all others, that they run.
         events: what the stores have observed.
     """
 
     client: Any
-    clock: FakeClock
+    clock: ManualClock
+    own_clock: WrongClock = field(init=False)
     executions: dict[str, Execution] = field(default_factory=dict)
     workflows: FakeWorkflows = field(default_factory=FakeWorkflows)
     events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.own_clock = WrongClock(self.clock)
         self.workflows.runs = self.describe
 
     def store(self, client: Any = None, **seams: Any) -> Operations:  # noqa: ANN401 - a client, and a context's fields
         ours = {"workflows": self.workflows, "observe": self.events.append}
-        return store_over(self.over(client), self.clock, **{**ours, **seams})
+        return store_over(self.over(client), self.own_clock, **{**ours, **seams})
 
     def over(self, client: Any = None) -> Any:  # noqa: ANN401 - a client
         """The table; or the table with a fault, or another client."""
@@ -226,7 +221,7 @@ class Bench:
 
     def waiter(self, name: str, *, seconds: float = 60, **fields: Any) -> Waiter:  # noqa: ANN401 - fields of the request
         """One that has just joined, and keeps its place for so long."""
-        now_ms = self.clock.now_ms
+        now_ms = self.clock.wall_ms()
         return Waiter(
             request=acquire(name, waits=True, **fields),
             entered_at_ms=now_ms,

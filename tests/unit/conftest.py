@@ -13,16 +13,10 @@ import pytest
 from botocore.session import get_session
 from hypothesis import settings
 
+from fairlock.testing import ManualClock
 from fairlock.testing.fake_table import MemoryTable
 from lambdas import runtime
-from tests.support import (
-    OTHER_DYNAMODB,
-    TABLE,
-    FakeClock,
-    Operations,
-    create_lock_table,
-    store_over,
-)
+from tests.support import OTHER_DYNAMODB, TABLE, Operations, create_lock_table, store_over
 from tests.support.store_bench import Bench
 
 if TYPE_CHECKING:
@@ -46,13 +40,13 @@ def dynamodb(pytestconfig: pytest.Config) -> Iterator[DynamoDBClient]:
 
 
 @pytest.fixture
-def bench(clock: FakeClock) -> Bench:
+def bench(clock: ManualClock) -> Bench:
     """In memory, also where `dynamodb` is another engine."""
     return Bench(MemoryTable(), clock)
 
 
 @pytest.fixture
-def store(dynamodb: DynamoDBClient, clock: FakeClock) -> Operations:
+def store(dynamodb: DynamoDBClient, clock: ManualClock) -> Operations:
     return store_over(dynamodb, clock)
 
 

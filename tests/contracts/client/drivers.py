@@ -20,6 +20,7 @@ from fairlock.testing import FakeAsyncLockClient, FakeLockClient, run_in_virtual
 from fairlock.testing.fake_async_client import LoopClock
 from fairlock.testing.manual_clock import ManualClock
 from tests.support import Operations, store_over
+from tests.support.clocks import WrongClock
 from tests.unit.client.doubles import Table
 
 LEASE = 30
@@ -28,28 +29,6 @@ OWN = LEASE * 0.98
 """For how long a holder relies on such a lease."""
 Work = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 Coroutines = Callable[..., Coroutine[Any, Any, Any]]
-
-
-class WrongClock:
-    """A process's own clock: its wall clock is so many seconds ahead of the true one."""
-
-    def __init__(self, true: Any, skew: float) -> None:  # noqa: ANN401 - of either kind
-        self._true = true
-        self._skew = skew
-
-    def wall_ms(self) -> int:
-        return int(self._true.wall_ms()) + round(self._skew * 1000)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is as with the true clock
-        return getattr(self._true, name)
-
-    @property
-    def __class__(self) -> Any:  # noqa: ANN401 - fake clients take no clock but their own kind
-        return type(self._true)
-
-    @__class__.setter
-    def __class__(self, _kind: object) -> None:
-        """Stays as it is."""
 
 
 class Told:
@@ -100,7 +79,7 @@ class World:
 
     def with_clock(self, skew: float, **settings: Any) -> Any:  # noqa: ANN401 - of either kind
         """A client of a process whose own wall clock is so many seconds ahead."""
-        return self.another(clock=WrongClock(self.clock, skew), **settings)
+        return self.another(clock=WrongClock(self.clock, round(skew * 1000)), **settings)
 
     @cached_property
     def locks(self) -> Any:  # noqa: ANN401 - same

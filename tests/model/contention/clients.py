@@ -22,9 +22,10 @@ from fairlock.protocol.model import (
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.protocol.schema import number
 from fairlock.testing.interpreter import Item
+from fairlock.testing.manual_clock import START_MS
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import time_ms
-from tests.support import START_MS, Operations
+from tests.support import Operations
 
 LEASE_MS: Final = 10_000
 _CALLS_MS: Final = 100

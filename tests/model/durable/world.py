@@ -20,6 +20,7 @@ from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Refusal
 from fairlock.store.reap import ExecutionEnded
 from fairlock.testing.fake_table import MemoryTable
+from fairlock.testing.manual_clock import START_MS, ManualClock
 from fairlock.wire.answers import acquire_answer, release_answer
 from fairlock.wire.requests import parse_acquire, parse_release
 from fairlock.wire.rules import callback_id_in
@@ -36,7 +37,7 @@ from tests.model.durable.scenes import (
 )
 from tests.model.numbered_tables import Numbered
 from tests.model.scene import Fault, Faults, spend, spent
-from tests.support import START_MS, FakeClock, Operations, acquire, release, store_over
+from tests.support import Operations, acquire, release, store_over
 
 LOCK: Final = "customer"
 _BEGAN: Final = START_MS / 1000
@@ -53,12 +54,12 @@ class World(search.Model):
         self._tables = Numbered()
         table = MemoryTable()
         for name in scene.begin:
-            store_over(table, FakeClock()).acquire(acquire(name, lock_name=LOCK))
+            store_over(table, ManualClock()).acquire(acquire(name, lock_name=LOCK))
         self.start = State(self.number(table), scene.actors, bool(scene.begin), scene.faults)
 
     def owner_ids(self, state: State) -> dict[str, int]:
         """The holders, each with its fencing token."""
-        lock = store_over(self.table(state), FakeClock()).read_state(LOCK)
+        lock = store_over(self.table(state), ManualClock()).read_state(LOCK)
         return {holder.owner_id: holder.fencing_token for holder in lock.holders}
 
     def table(self, state: State) -> MemoryTable:
@@ -177,7 +178,7 @@ class _Service:
 
     @property
     def store(self) -> Operations:
-        return store_over(self.table, FakeClock(), workflows=self)
+        return store_over(self.table, ManualClock(), workflows=self)
 
     def state(self) -> State:
         number = self.world.number(self.table)

@@ -17,10 +17,11 @@ from fairlock.protocol.model import AcquireRequest, Grant, KeepAliveRequest, Rel
 from fairlock.protocol.outcomes import Released
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.store.reap import ExecutionEnded
+from fairlock.testing.manual_clock import START_MS
 from tests.model.numbered_tables import LOCK
 from tests.model.replay import Call, RecordedWorld
 from tests.model.scene import Faults
-from tests.support import START_MS, Operations
+from tests.support import Operations
 
 # How far everything is at one moment: the table, each actor, and the calls under way.
 

@@ -12,6 +12,7 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, Reaped, Refusal
 from fairlock.protocol.schema import ENTERED_AT_MS, number
+from fairlock.testing.manual_clock import START_MS
 from tests.model import search
 from tests.model.executions.actors import (
     ACQUIRE,
@@ -42,7 +43,6 @@ from tests.model.replay import (
     time_ms,
 )
 from tests.model.scene import Fault, spend
-from tests.support import START_MS
 
 MOST_ACQUISITIONS: Final = 3
 NO_WORKFLOW: Final = -1

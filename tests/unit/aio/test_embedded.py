@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 
 import pytest
 from aiobotocore.session import get_session
@@ -18,10 +17,12 @@ from fairlock import (
     LockStoreUnavailable,
     create_table,
 )
+from fairlock.clock import SystemClock
 from fairlock.protocol.outcomes import Queued
 from fairlock.store.context import Event, HandedOver, PushUnknown
 from testbed.localaws import LocalAws
-from tests.support import FakeClock, acquire, store_over
+from tests.support import acquire, store_over
+from tests.support.clocks import WrongClock
 from tests.unit.client.doubles import descriptors
 
 TABLE = "aio-locks"
@@ -97,7 +98,7 @@ def test_workflows_are_told_and_asked_through_aiobotocore(
     account = aws.client("sts").get_caller_identity()["Account"]
     execution = f"arn:aws:states:us-east-1:{account}:execution:machine:gone"
     waits, over = f"waits {endpoint}", f"over {endpoint}"
-    long_ago = FakeClock(now().now_ms - 3_600_000)
+    long_ago = WrongClock(SystemClock(), skew_ms=-3_600_000)
     store_over(aws.client("dynamodb"), long_ago, table=TABLE).acquire(
         acquire("workflow", lock_name=over, execution_arn=execution)
     )
@@ -105,7 +106,7 @@ def test_workflows_are_told_and_asked_through_aiobotocore(
     async def release_to_one_and_take_from_the_other() -> bool:
         async with AsyncLockClient(TABLE) as locks:
             async with locks.hold(waits):
-                queued = store_over(aws.client("dynamodb"), now(), table=TABLE).acquire(
+                queued = store_over(aws.client("dynamodb"), SystemClock(), table=TABLE).acquire(
                     acquire("workflow", lock_name=waits, waits=True, task_token="no such token")
                 )
                 assert isinstance(queued, Queued)
@@ -116,10 +117,6 @@ def test_workflows_are_told_and_asked_through_aiobotocore(
     assert [event.owner_name for event in events if isinstance(event, HandedOver)] == ["workflow"]
     unknown = [event for event in events if isinstance(event, PushUnknown)]
     assert unknown == [PushUnknown(lock_name=waits)] * (not is_known)
-
-
-def now() -> FakeClock:
-    return FakeClock(time.time_ns() // 1_000_000)
 
 
 def test_ctrl_c_in_a_program_releases_its_locks(aws: LocalAws) -> None:

@@ -16,9 +16,10 @@ from aws_cdk import Duration, Stack
 from fairlock.cdk import LockAlarms, LockMonitoring, LockService
 from fairlock.cdk.guard.service_calls import divide_wait
 from fairlock.clock import SystemClock
+from fairlock.testing import ManualClock
 from fairlock.wire.rules import DEFAULT_FALLBACK_SECONDS, DEFAULT_MAX_WAIT_SECONDS
 from lambdas import acquire, heartbeat, release, runtime
-from tests.support import FakeClock, LambdaContextStub
+from tests.support import LambdaContextStub
 from tests.support.bad_inputs import VALID_EXECUTION
 from tests.support.store_bench import FakeWorkflows
 from tests.unit.cdk.conftest import NewApp
@@ -80,7 +81,7 @@ def alarm(new_app: NewApp) -> Json:
 class Run:
     """Callers of the functions, and what CloudWatch has of them."""
 
-    def __init__(self, alarm: Json, clock: FakeClock, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, alarm: Json, clock: ManualClock, capsys: pytest.CaptureFixture[str]) -> None:
         self.alarm, self.clock, self.capsys = alarm, clock, capsys
         self.data: list[Datum] = []
 
@@ -118,7 +119,7 @@ class Run:
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+def surroundings(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> None:
     """The functions are those of the service that is watched, at a time that the test sets."""
     monkeypatch.setattr(runtime.metrics.provider, "service", SERVICE)
     monkeypatch.setattr(SystemClock, "wall_ms", lambda _self: clock.wall_ms())
@@ -128,7 +129,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
 
 
 @pytest.fixture
-def run(alarm: Json, clock: FakeClock, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(alarm: Json, clock: ManualClock, capsys: pytest.CaptureFixture[str]) -> Run:
     run = Run(alarm, clock, capsys)
     run.call(acquire.handler, HOLDER)
     return run
@@ -136,7 +137,7 @@ def run(alarm: Json, clock: FakeClock, capsys: pytest.CaptureFixture[str]) -> Ru
 
 @pytest.mark.parametrize("polls", [False, True])
 def test_the_alarm_fires_while_a_lock_is_stuck_and_is_over_soon_after(
-    run: Run, clock: FakeClock, *, polls: bool
+    run: Run, clock: ManualClock, *, polls: bool
 ) -> None:
     polling = {**POLLING, "waiting_since_ms": clock.wall_ms()}
     request, period = (polling, 60) if polls else (QUEUED, FALLBACK_SECONDS + LATE_SECONDS)
@@ -149,7 +150,7 @@ def test_the_alarm_fires_while_a_lock_is_stuck_and_is_over_soon_after(
     assert not run.fires()
 
 
-def test_the_alarm_does_not_fire_when_turns_are_short(run: Run, clock: FakeClock) -> None:
+def test_the_alarm_does_not_fire_when_turns_are_short(run: Run, clock: ManualClock) -> None:
     holder = HOLDER
     for number in range(12):
         waiter = {**QUEUED, "owner_id": f"waiter-{number}-0123456789"}

@@ -21,8 +21,9 @@ from fairlock import LockClient, create_table
 from fairlock.cli import main
 from fairlock.cli.target import Target
 from fairlock.client import lock_client
+from fairlock.testing import ManualClock
 from testbed.localaws import LocalAws
-from tests.support import FakeClock, Operations, store_over
+from tests.support import Operations, store_over
 from tests.support.faulty_table import ENDPOINT, client_error
 from tests.unit.cli.fleet import TABLE, Fleet, Forks, share_descriptions
 from tests.unit.client.doubles import Table
@@ -45,12 +46,12 @@ def no_preference(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def table(clock: FakeClock) -> Table:
+def table(clock: ManualClock) -> Table:
     return Table(clock)
 
 
 @pytest.fixture
-def store(table: Table, clock: FakeClock) -> Operations:
+def store(table: Table, clock: ManualClock) -> Operations:
     return store_over(table.memory, clock)
 
 
@@ -73,7 +74,7 @@ class Account:
     """
 
     table: Table
-    clock: FakeClock
+    clock: ManualClock
     meta: ClassVar = SimpleNamespace(endpoint_url=ENDPOINT, region_name="us-east-1")
     fails: dict[str, Exception] = field(default_factory=dict)
     parameters: dict[str, str] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class Account:
 
     def _describe_table(self, TableName: str) -> dict[str, Any]:  # noqa: N803 - boto3's
         key = {"HASH": "pk", "RANGE": "sk"}
-        now = self.clock.now_ms / 1000 + self.clock_is_ahead
+        now = self.clock.wall_ms() / 1000 + self.clock_is_ahead
         return {
             "Table": {
                 "TableName": TableName,
@@ -140,7 +141,7 @@ class Account:
 
 
 @pytest.fixture
-def account(table: Table, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Account:
+def account(table: Table, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Account:
     """All sessions of boto3 that commands make are of this account."""
     account = Account(table, clock)
     session = SimpleNamespace(
@@ -217,14 +218,14 @@ def locks(aws: LocalAws, lock_table: str) -> Iterator[LockClient]:
 PLACE = "lock table 'locks' in us-east-1"
 
 
-def client_of(table: Table, clock: FakeClock, name: str = "olga") -> LockClient:
+def client_of(table: Table, clock: ManualClock, name: str = "olga") -> LockClient:
     """A client without heartbeats of its own."""
     settings: dict[str, Any] = {"client": cast("Any", table), "clock": clock, "owner_name": name}
     return LockClient("locks", **settings, heartbeat_every=float("inf"))
 
 
 @pytest.fixture
-def lister(table: Table, clock: FakeClock) -> LockClient:
+def lister(table: Table, clock: ManualClock) -> LockClient:
     return client_of(table, clock)
 
 

@@ -11,7 +11,8 @@ from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
 from fairlock.cli.doctor import PROBES, Finding, Verdict, doctor, examine
 from fairlock.cli.target import Target
-from tests.support import FakeClock, Operations, acquire
+from fairlock.testing import ManualClock
+from tests.support import Operations, acquire
 from tests.support.faulty_table import client_error
 from tests.unit.cli.conftest import CALLER, NAME, Account, Run, terminal, text_of
 
@@ -149,7 +150,7 @@ def test_a_table_that_was_restored_from_a_backup_is_told_with_its_date(account: 
 
 
 def test_the_warning_ends_once_no_lock_of_the_backup_is_left(
-    account: Account, store: Operations, clock: FakeClock
+    account: Account, store: Operations, clock: ManualClock
 ) -> None:
     for number in range(3):
         store.acquire(acquire("ben", lock_name=f"old-{number}"))

@@ -16,8 +16,9 @@ from fairlock.cli import exit_codes, lines
 from fairlock.cli.lines import details
 from fairlock.cli.listing import list_locks
 from fairlock.client.arguments import default_owner_name
+from fairlock.testing import ManualClock
 from fairlock.text import printable
-from tests.support import LOCK, FakeClock, Operations, acquire, release
+from tests.support import LOCK, Operations, acquire, release
 from tests.support.bad_inputs import VALID_EXECUTION
 from tests.unit.cli.conftest import PLACE, Run, pipe, shown_lines, terminal, text_of
 from tests.unit.client.doubles import Table
@@ -27,7 +28,7 @@ WIDE = "\N{CJK UNIFIED IDEOGRAPH-65E5}" * 60
 
 
 @pytest.fixture
-def of_all_kinds(store: Operations, clock: FakeClock) -> None:
+def of_all_kinds(store: Operations, clock: ManualClock) -> None:
     """Locks that are held, waited for, free, overdue, and called names of all kinds."""
     store.acquire(acquire("anna", lock_name="overdue", lease_ms=1_000))
     clock.advance(3_600)
@@ -198,7 +199,7 @@ def test_a_lock_that_no_one_has_used_has_a_status_of_its_own(fairlock: Run) -> N
 
 
 def test_the_end_of_a_workflows_lease_is_explained_and_that_of_a_process_is_not(
-    store: Operations, lister: LockClient, clock: FakeClock
+    store: Operations, lister: LockClient, clock: ManualClock
 ) -> None:
     """A workflow that runs does not renew: to read "over" as "dead" would be wrong."""
     store.acquire(acquire("workflow", limit=2, execution_arn=VALID_EXECUTION))

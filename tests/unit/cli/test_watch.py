@@ -16,7 +16,10 @@ from rich.text import Text
 
 from fairlock import LockClient, LockDescription
 from fairlock.cli.listing import list_locks, reader, watch
-from tests.support import FakeClock, Operations, acquire, release, store_over
+from fairlock.clock import Clock
+from fairlock.testing import ManualClock
+from tests.support import Operations, acquire, release, store_over
+from tests.support.clocks import WrongClock
 from tests.support.faulty_table import lost_reply
 from tests.unit.cli.conftest import PLACE, client_of, pipe, shown_lines, terminal, text_of
 from tests.unit.client.doubles import Table
@@ -27,7 +30,7 @@ Step = Callable[[], object]
 def watched(
     lister: LockClient,
     console: Console,
-    clock: FakeClock,
+    clock: Clock,
     *steps: Step,
     names: Iterable[str] = (),
     as_json: bool = False,
@@ -48,11 +51,11 @@ def watched(
 
 @pytest.mark.parametrize("names", [(), ("a",)], ids=["all", "by name"])
 def test_in_a_pipe_each_change_is_a_line_and_what_stays_is_none(
-    lister: LockClient, store: Operations, clock: FakeClock, names: tuple[str, ...]
+    lister: LockClient, store: Operations, clock: ManualClock, names: tuple[str, ...]
 ) -> None:
-    console = pipe()
+    console, noted = pipe(), WrongClock(clock)
     watched(
-        *(lister, console, clock),
+        *(lister, console, noted),
         lambda: store.acquire(acquire("anna", lock_name="a")),
         lambda: None,
         lambda: store.acquire(acquire("ben", lock_name="a", waits=True)),
@@ -68,11 +71,11 @@ def test_in_a_pipe_each_change_is_a_line_and_what_stays_is_none(
     ]
     assert told[3][1:3] == ["a", "free"]
     assert len(told) == 4
-    assert clock.waits == [5] * 5
+    assert noted.waits == [5] * 5
 
 
 def test_a_terminal_shows_the_present(
-    lister: LockClient, store: Operations, clock: FakeClock
+    lister: LockClient, store: Operations, clock: ManualClock
 ) -> None:
     for width in (80, 120):
         console = terminal(width)
@@ -88,7 +91,7 @@ CONSOLES = pytest.mark.parametrize("console_of", [pipe, lambda: terminal(200)])
 
 @CONSOLES
 def test_a_table_that_does_not_answer_is_told_and_read_again(
-    lister: LockClient, table: Table, clock: FakeClock, console_of: Callable[[], Console]
+    lister: LockClient, table: Table, clock: ManualClock, console_of: Callable[[], Console]
 ) -> None:
     console = console_of()
 
@@ -101,7 +104,7 @@ def test_a_table_that_does_not_answer_is_told_and_read_again(
 
 @CONSOLES
 def test_ctrl_c_ends_it_cleanly(
-    lister: LockClient, clock: FakeClock, console_of: Callable[[], Console]
+    lister: LockClient, clock: ManualClock, console_of: Callable[[], Console]
 ) -> None:
     interrupted = Mock(wraps=clock, wait=Mock(side_effect=KeyboardInterrupt))
     assert watch(reader(lister, [], None), console_of(), interrupted, every=5) == 0
@@ -112,7 +115,7 @@ def test_ctrl_c_ends_it_cleanly(
 def test_as_json_each_change_is_an_object_and_a_free_lock_has_no_holders(
     lister: LockClient,
     store: Operations,
-    clock: FakeClock,
+    clock: ManualClock,
     console_of: Callable[[], Console],
 ) -> None:
     console = console_of()
@@ -155,9 +158,9 @@ def picture() -> str:
     return re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # From the internet.
 
 
-def _locks() -> tuple[LockClient, FakeClock]:
+def _locks() -> tuple[LockClient, ManualClock]:
     """Held by workflows and processes, waited for, free, and by a holder whose lease is over."""
-    table, clock = Table(), FakeClock()
+    table, clock = Table(), ManualClock()
     store = store_over(table.memory, clock)
 
     def ask(name: str, owner_name: str, **fields: Any) -> None:  # noqa: ANN401 - of the request

@@ -1,4 +1,4 @@
-"""Fixtures: a table, a clock, clients that are closed, a lock table in the embedded AWS."""
+"""Fixtures: a table, clients that are closed, a lock table in the embedded AWS."""
 
 from __future__ import annotations
 
@@ -31,11 +31,6 @@ class Near:
         given |= {"heartbeat_every": math.inf, **settings}
         self.made.append(LockClient(given.pop("table_name", "locks"), **given))
         return self.made[-1]
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from fairlock.client.local_waiters import FreePermit, LocalWaiter, LocalWaiters,
 from fairlock.clock import FRONT_END_MS
 from fairlock.protocol.model import AcquireRequest, Grant, Holder, LockState, SeenLock, Waiter
 from fairlock.testing import FakeLockClient
-from tests.support import LOCK, START_MS, FakeAlarm, FakeClock, acquire, moved_clock
+from fairlock.testing.manual_clock import START_MS, ManualAlarm, ManualClock
+from tests.support import LOCK, acquire, moved_clock
 
 # What the waiters of one client tell each other: which news count, and which come too late.
 
@@ -46,13 +47,8 @@ def held_by(owner_id: str, token: int, *waiters: str) -> SeenLock:
 
 
 @pytest.fixture
-def still_clock() -> FakeClock:
-    return FakeClock(now_ms=0)
-
-
-@pytest.fixture
-def waiters(still_clock: FakeClock) -> LocalWaiters:
-    return LocalWaiters(still_clock)
+def waiters(clock: ManualClock) -> LocalWaiters:
+    return LocalWaiters(clock)
 
 
 @pytest.fixture
@@ -61,8 +57,8 @@ def me(waiters: LocalWaiters) -> LocalWaiter:
 
 
 def is_rung(waiter: LocalWaiter) -> bool:
-    assert isinstance(waiter.alarm, FakeAlarm)
-    return waiter.alarm.rung
+    assert isinstance(waiter.alarm, ManualAlarm)
+    return waiter.alarm._rung  # noqa: SLF001 - waiting would end it
 
 
 def test_the_waiter_that_holds_now_is_woken(waiters: LocalWaiters, me: LocalWaiter) -> None:
@@ -95,18 +91,18 @@ def test_a_late_state_replaces_no_newer_one(waiters: LocalWaiters, me: LocalWait
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["a loss", "the end of a lease"])
 def test_a_lock_that_this_client_has_lost_is_not_its_to_hand_over(
-    waiters: LocalWaiters, me: LocalWaiter, still_clock: FakeClock, *, is_told: bool
+    waiters: LocalWaiters, me: LocalWaiter, clock: ManualClock, *, is_told: bool
 ) -> None:
     waiters.note(NAME, held_by(OTHER, 7), 3.0)
     lease = LocalLease(
-        still_clock,
+        clock,
         replace(Grant.of(NAME, holder(OTHER, 7)), since=0.0, own_ms=60_000),
         timing=Timing(heartbeat_every=None, safe_period=None),
         listener=lambda: None,
     )
     waiters.add_holder(lease)
     assert me.queue.is_held_by_this_client()
-    lease.lose("taken") if is_told else still_clock.advance(60)
+    lease.lose("taken") if is_told else clock.advance(60)
     assert not me.queue.is_held_by_this_client()
 
 
@@ -298,7 +294,7 @@ LOOKS: dict[str, tuple[int, list[Look]]] = {
 @pytest.mark.parametrize("sentence", LOOKS)
 def test_a_waiter_asks(sentence: str) -> None:
     limit, looks = LOOKS[sentence]
-    clock = FakeClock()
+    clock = ManualClock()
     request = acquire("anna", lock_name=LOCK, limit=limit)
     permit = FreePermit(clock, moved_clock(clock), request)
     for look in looks:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fairlock import LockClient
-from tests.unit.client.conftest import Near, clock, near
+from tests.unit.client.conftest import Near, near
 from tests.unit.client.doubles import Table, pytest_pyfunc_call
 
-__all__ = ["clock", "locks", "near", "pytest_pyfunc_call", "table"]
+__all__ = ["locks", "near", "pytest_pyfunc_call", "table"]
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from aws_durable_execution_sdk_python.config import Duration
 
 from fairlock.durable import DurableLock, durable_lock
 from fairlock.errors import InvalidRequest, LockStoreMisconfigured, LockStoreUnavailable
-from tests.support import FakeClock, release
+from fairlock.testing import ManualClock
+from tests.support import release
 from tests.unit.durable.service import (
     LOCK,
     Body,
@@ -48,7 +49,7 @@ def lose(service: Service, context: DurableContext, lock: DurableLock) -> None:
 
 def test_an_invocation_that_is_delivered_after_the_end_takes_nothing() -> None:
     """The very request that `hold` has made; another owner has come and gone since."""
-    clock = FakeClock()
+    clock = ManualClock()
     service = Service(clock=clock)
     result_of(holding(service), service)
     clock.advance(5)

@@ -11,7 +11,9 @@ import botocore.session
 import pytest
 
 from fairlock.clock import AwsClock, is_aws
-from tests.support import START_MS, FakeClock, logged_here
+from fairlock.testing.manual_clock import START_MS
+from tests.support import logged_here
+from tests.support.clocks import WrongClock
 
 AWS = "https://dynamodb.eu-central-1.amazonaws.com"
 ELSEWHERE = "http://127.0.0.1:8000"
@@ -23,25 +25,30 @@ def answer(ms: int, **headers: str) -> dict[str, Any]:
     return {"ResponseMetadata": {"HTTPHeaders": {k: v for k, v in found.items() if v}}}
 
 
-def learn(clock: FakeClock, aws: AwsClock, ms: int, **headers: str) -> int | None:
+def learn(clock: WrongClock, aws: AwsClock, ms: int, **headers: str) -> int | None:
     """An answer that came at once."""
     return aws.date_ms(answer(ms, **headers), sent=clock.monotonic(), endpoint_url=AWS)
 
 
 @pytest.fixture
-def aws(clock: FakeClock) -> AwsClock:
+def clock() -> WrongClock:
+    return WrongClock()
+
+
+@pytest.fixture
+def aws(clock: WrongClock) -> AwsClock:
     return AwsClock(clock)
 
 
 def test_before_the_first_answer_the_wall_clock_is_all_there_is(
-    clock: FakeClock, aws: AwsClock
+    clock: WrongClock, aws: AwsClock
 ) -> None:
     assert (aws.now_ms(), aws.earliest_ms(), aws.latest_ms()) == (clock.wall_ms(), None, None)
 
 
 @pytest.mark.parametrize(("skew_ms", "guess_ms"), [(-240_000, 0), (250, 250), (240_000, 1_000)])
 def test_a_wall_clock_counts_as_far_as_the_date_allows(
-    clock: FakeClock, aws: AwsClock, skew_ms: int, guess_ms: int
+    clock: WrongClock, aws: AwsClock, skew_ms: int, guess_ms: int
 ) -> None:
     clock.skew_ms = skew_ms
     assert learn(clock, aws, START_MS) == START_MS
@@ -49,18 +56,18 @@ def test_a_wall_clock_counts_as_far_as_the_date_allows(
     assert (aws.earliest_ms(), aws.latest_ms()) == (START_MS - 500, START_MS + 1_500)
 
 
-def test_answers_narrow_what_is_possible(clock: FakeClock, aws: AwsClock) -> None:
+def test_answers_narrow_what_is_possible(clock: WrongClock, aws: AwsClock) -> None:
     clock.skew_ms = -240_000
     clock.advance(0.6)
     learn(clock, aws, START_MS)
     clock.advance(0.5)
     learn(clock, aws, START_MS + 1_000)
-    assert abs(aws.now_ms() - clock.now_ms) <= 101
+    assert abs(aws.now_ms() - clock.true.wall_ms()) <= 101
 
 
 @pytest.mark.parametrize("moved", ["the wall clock was set", "the machine was frozen"])
 def test_an_estimate_is_dropped_if_our_clocks_disagree(
-    clock: FakeClock, aws: AwsClock, moved: str
+    clock: WrongClock, aws: AwsClock, moved: str
 ) -> None:
     learn(clock, aws, START_MS)
     clock.skew_ms += 60_000 if moved == "the machine was frozen" else -7_200_000
@@ -69,7 +76,7 @@ def test_an_estimate_is_dropped_if_our_clocks_disagree(
     assert aws.earliest_ms() == START_MS - 500
 
 
-def test_an_answer_against_what_was_known_is_believed(clock: FakeClock, aws: AwsClock) -> None:
+def test_an_answer_against_what_was_known_is_believed(clock: WrongClock, aws: AwsClock) -> None:
     learn(clock, aws, START_MS)
     learn(clock, aws, START_MS + 3_600_000)
     assert aws.earliest_ms() == START_MS + 3_600_000 - 500
@@ -93,7 +100,7 @@ def test_a_date_that_is_not_of_dynamodb_is_none(aws: AwsClock, headers: dict[str
 
 
 def test_elsewhere_the_systems_clock_takes_its_place_and_the_log_says_so_once(
-    clock: FakeClock, aws: AwsClock, caplog: pytest.LogCaptureFixture
+    clock: WrongClock, aws: AwsClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock.skew_ms = 700
     with caplog.at_level(logging.INFO, "fairlock"):
@@ -103,12 +110,12 @@ def test_elsewhere_the_systems_clock_takes_its_place_and_the_log_says_so_once(
     assert "sends no Date: leases go by this machine's clock" in told
 
 
-def test_who_wants_the_systems_clock_gets_it_whatever_the_date(clock: FakeClock) -> None:
+def test_who_wants_the_systems_clock_gets_it_whatever_the_date(clock: WrongClock) -> None:
     aws = AwsClock(clock, uses_dates=False)
     assert learn(clock, aws, START_MS + 3_600_000) == START_MS
 
 
-def test_a_copy_goes_on_by_itself_as_after_a_fork(clock: FakeClock, aws: AwsClock) -> None:
+def test_a_copy_goes_on_by_itself_as_after_a_fork(clock: WrongClock, aws: AwsClock) -> None:
     learn(clock, aws, START_MS)
     child = copy.copy(aws)
     learn(clock, child, START_MS + 3_600_000)

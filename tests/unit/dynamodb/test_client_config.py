@@ -21,8 +21,9 @@ from fairlock.aws.retry import CLIENT_CONFIG, USER_AGENT
 from fairlock.errors import LockStoreMisconfigured, LockStoreUnavailable
 from fairlock.protocol.outcomes import Released
 from fairlock.store.administration import empty_queue
+from fairlock.testing import ManualClock
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, FakeClock, acquire, store_over
+from tests.support import LOCK, acquire, store_over
 from tests.support.faulty_table import (
     READS,
     TRANSACTIONS,
@@ -94,7 +95,9 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["throttle", "throughput", "500", "503", "a proxy's page", "closed", "no reply"],
 )
-def test_what_outlasts_3_tries_is_lock_store_unavailable(clock: FakeClock, react: Reaction) -> None:
+def test_what_outlasts_3_tries_is_lock_store_unavailable(
+    clock: ManualClock, react: Reaction
+) -> None:
     client = client_of_the_account(config=CLIENT_CONFIG)
     sent = sent_by(client, react)
     with pytest.raises(LockStoreUnavailable):
@@ -153,7 +156,7 @@ OTHERS: Any = SimpleNamespace(
     "client", [MemoryTable(), MemoryTable(exceptions=OTHERS)], ids=["usual", "twice"]
 )
 def test_a_false_condition_is_an_answer_whatever_the_class_of_its_error(client: Any) -> None:  # noqa: ANN401 - a DynamoDB client
-    bench = Bench(client, FakeClock())
+    bench = Bench(client, ManualClock())
     bench.grant("anna")
     bench.refuse("ben")
     ticket = bench.queue("carl").entered_at_ms
@@ -185,7 +188,7 @@ def test_a_removal_of_many_that_is_cancelled_as_invalid_is_a_defect(bench: Bench
     assert bench.waiters() == ["ben", "carl"]
 
 
-def test_every_read_is_strongly_consistent(clock: FakeClock) -> None:
+def test_every_read_is_strongly_consistent(clock: ManualClock) -> None:
     consistent: dict[str, bool] = {}
     table = Table(clock)
     table.before = lambda name, request: consistent.update(

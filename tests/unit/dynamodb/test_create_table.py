@@ -10,8 +10,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from fairlock import InvalidRequest, LockClient, create_table
+from fairlock.testing import ManualClock
 from testbed.localaws import LocalAws
-from tests.support import FakeClock, create_lock_table
+from tests.support import create_lock_table
 from tests.support.faulty_table import Fault, FaultyTable, client_error, fault
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def no_backups(dynamodb: DynamoDBClient) -> Fault:
 
 
 def test_recovery_is_asked_for_until_the_new_table_has_backups(
-    dynamodb: DynamoDBClient, no_backups: Fault, clock: FakeClock
+    dynamodb: DynamoDBClient, no_backups: Fault, clock: ManualClock
 ) -> None:
     no_backups.at = range(1, 20)
     slow: Any = FaultyTable(dynamodb, no_backups)
@@ -172,7 +173,7 @@ def test_recovery_is_asked_for_until_the_new_table_has_backups(
 
 
 def test_recovery_is_not_asked_for_for_ever(
-    dynamodb: DynamoDBClient, no_backups: Fault, clock: FakeClock
+    dynamodb: DynamoDBClient, no_backups: Fault, clock: ManualClock
 ) -> None:
     never: Any = FaultyTable(dynamodb, no_backups)
     began = clock.monotonic()

@@ -14,14 +14,9 @@ from fairlock import Lock, LockClient
 from fairlock.errors import LockLost
 from fairlock.guarded.guarded_writes import GuardedWrites
 from fairlock.protocol.model import Grant
+from fairlock.testing import ManualClock
 from testbed.localaws import LocalAws
-from tests.support import (
-    LOCK,
-    TABLE,
-    FakeClock,
-    create_lock_table,
-    store_bench,
-)
+from tests.support import LOCK, TABLE, create_lock_table, store_bench
 from tests.support.faulty_table import FaultyTable
 
 if TYPE_CHECKING:
@@ -132,9 +127,9 @@ _TESTS = itertools.count()
 
 
 @pytest.fixture
-def clock() -> FakeClock:
+def clock() -> ManualClock:
     """Each test begins a moment later, so that no grant and no request token comes twice."""
-    clock = FakeClock()
+    clock = ManualClock()
     clock.advance(0.001 * next(_TESTS))
     return clock
 
@@ -149,5 +144,5 @@ def dynamodb(client: DynamoDBClient) -> Iterator[DynamoDBClient]:
 
 
 @pytest.fixture
-def bench(dynamodb: DynamoDBClient, clock: FakeClock) -> Bench:
+def bench(dynamodb: DynamoDBClient, clock: ManualClock) -> Bench:
     return Bench(dynamodb, clock)

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from fairlock.errors import InvalidRequest, LockLost, LockStoreUnavailable, TransactionRefused
 from fairlock.guarded import guarded_writes
 from fairlock.guarded.guarded_writes import GuardedWrites
-from tests.support import FakeClock
+from fairlock.testing import ManualClock
 from tests.support.faulty_table import FaultyTable, fault, lose, lost_reply, refusal
 from tests.unit.guarded.conftest import Bench, deposit, open_account
 
@@ -116,7 +116,7 @@ class Forgetful(FaultyTable):
 
 
 def test_a_committed_write_is_done_once_however_late_its_repeat_comes(
-    bench: Bench, clock: FakeClock
+    bench: Bench, clock: ManualClock
 ) -> None:
     """And no other write is done under its token."""
     writes = bench.writes(bench.grant("anna", lease_ms=3_600_000), Forgetful(bench.client))
@@ -130,7 +130,7 @@ def test_a_committed_write_is_done_once_however_late_its_repeat_comes(
 
 
 def test_only_so_many_tokens_are_kept_besides_those_of_unknown_outcome(
-    bench: Bench, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guarded_writes, "_MOST_COMMITTED", 20)
     writes = bench.writes(bench.grant("anna"), lose(1))
@@ -183,16 +183,16 @@ def test_a_request_that_never_arrived_is_sent_again_only_while_the_lock_is_held(
 
 @pytest.mark.parametrize("late", ["wall", "monotonic"])
 def test_after_nine_minutes_by_either_clock_no_one_can_tell_and_nothing_is_sent(
-    bench: Bench, clock: FakeClock, late: str
+    bench: Bench, clock: ManualClock, late: str
 ) -> None:
     faulty = losing(bench, 1)
     writes = bench.writes(bench.grant("anna"), faulty)
     unknown(writes, [deposit("x")])
     if late == "wall":
-        clock.skew_ms += 10 * MINUTE * 1000
+        bench.own_clock.skew_ms += 10 * MINUTE * 1000
     else:
         clock.advance(10 * MINUTE)
-        clock.skew_ms -= 10 * MINUTE * 1000
+        bench.own_clock.skew_ms -= 10 * MINUTE * 1000
     for _ in range(2):
         with pytest.raises(LockStoreUnavailable, match="read the items to find out"):
             writes.transact_write([deposit("x")], token="one")
@@ -200,7 +200,7 @@ def test_after_nine_minutes_by_either_clock_no_one_can_tell_and_nothing_is_sent(
 
 
 def test_the_nine_minutes_are_counted_from_the_first_time_it_was_sent(
-    bench: Bench, clock: FakeClock
+    bench: Bench, clock: ManualClock
 ) -> None:
     faulty = losing(bench, 1, 2)
     writes = bench.writes(bench.grant("anna"), faulty)

@@ -81,7 +81,7 @@ def test_who_joins_while_the_queue_is_being_closed_is_handed_the_lock(bench: Ben
 
 def test_a_waiter_that_gives_up_in_between_is_passed_over(bench: Bench) -> None:
     grant = bench.grant("anna")
-    entered_ms = bench.clock.now_ms
+    entered_ms = bench.clock.wall_ms()
     bench.waits("ben")
     bench.waits("carl")
     key = {"pk": lock_key(LOCK)["pk"], "sk": {"S": f"WAITER#{entered_ms:015d}#{owner('ben')}"}}

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from fairlock import InvalidRequest, Lock, LockLost, LockStoreUnavailable
 from fairlock.client.base_lock import BaseLock
 from fairlock.guarded.guarded_writes import GuardedWrites
-from tests.support import FakeClock
+from fairlock.testing import ManualClock
 from tests.support.faulty_table import (
     Fault,
     FaultyTable,
@@ -61,7 +61,7 @@ def unanswered(lock: Lock, *, release: bool) -> None:
 
 @EACH_WAY
 def test_a_repeat_after_the_end_of_the_lease_tells_of_the_commit(
-    bench: Bench, lock: Lock, clock: FakeClock, *, release: bool
+    bench: Bench, lock: Lock, clock: ManualClock, *, release: bool
 ) -> None:
     unanswered(lock, release=release)
     clock.advance(LEASE_SECONDS + 1)

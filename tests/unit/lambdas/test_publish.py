@@ -10,16 +10,9 @@ from typing import Any
 import pytest
 
 from fairlock.protocol.ceiling import SetCeilingRequest
+from fairlock.testing import ManualClock
 from lambdas import publish, runtime
-from tests.support import (
-    TABLE,
-    FakeClock,
-    LambdaContextStub,
-    Operations,
-    acquire,
-    release,
-    store_over,
-)
+from tests.support import TABLE, LambdaContextStub, Operations, acquire, release, store_over
 from tests.support.memory_tables import StreamedTable
 from tests.support.store_bench import RUN
 
@@ -55,12 +48,12 @@ def bus(monkeypatch: pytest.MonkeyPatch) -> Bus:
 
 
 @pytest.fixture
-def table(clock: FakeClock) -> StreamedTable:
+def table(clock: ManualClock) -> StreamedTable:
     return StreamedTable(clock)
 
 
 @pytest.fixture
-def store(table: StreamedTable, clock: FakeClock) -> Operations:
+def store(table: StreamedTable, clock: ManualClock) -> Operations:
     return store_over(table, clock)
 
 
@@ -123,7 +116,7 @@ def test_a_superseded_waiter_is_told_though_its_batch_says_nothing_of_the_lock(
     bus: Bus,
     table: StreamedTable,
     store: Operations,
-    clock: FakeClock,
+    clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(runtime, "_client", {"events": bus, "dynamodb": table.inner}.__getitem__)

@@ -11,7 +11,7 @@ import pytest
 from fairlock import optimistic
 from fairlock.aws.retry import RetryBudget
 from testbed.localaws import LocalAws
-from tests.support import FakeClock
+from tests.support.clocks import WrongClock
 from tests.support.faulty_table import WRITES, Fault, FaultyTable, meanwhile
 
 if TYPE_CHECKING:
@@ -37,6 +37,11 @@ def table(resource: DynamoDBServiceResource) -> Iterator[Table]:
     )
     yield table
     table.delete()
+
+
+@pytest.fixture
+def clock() -> WrongClock:
+    return WrongClock()
 
 
 # Accounts, and changes to them.
@@ -73,8 +78,8 @@ def add(amount: int) -> Callable[[Item | None], Item]:
     return change
 
 
-def retry_budget(clock: FakeClock | None = None) -> RetryBudget:
-    return RetryBudget(clock=clock or FakeClock(), random=lambda: 0.5)
+def retry_budget(clock: WrongClock | None = None) -> RetryBudget:
+    return RetryBudget(clock=clock or WrongClock(), random=lambda: 0.5)
 
 
 def change(

@@ -15,7 +15,7 @@ from botocore.httpsession import URLLib3Session
 from fairlock import optimistic
 from fairlock.errors import OutcomeUnknown, VersionConflict
 from fairlock.protocol import versions
-from tests.support import FakeClock
+from tests.support.clocks import WrongClock
 from tests.support.faulty_table import (
     READS,
     Fault,
@@ -158,7 +158,7 @@ def test_a_read_without_an_answer_is_tried_again(table: Table, failure: str) -> 
 
 
 def test_the_single_read_has_the_same_retry_budget_and_finds_what_a_repeat_has_returned(
-    table: Table, clock: FakeClock
+    table: Table, clock: WrongClock
 ) -> None:
     written = change(table, 10, lose(1))
     busy: Any = FaultyTable(table, fault(THROTTLED, range(1, 4), of=READS))
@@ -168,7 +168,7 @@ def test_the_single_read_has_the_same_retry_budget_and_finds_what_a_repeat_has_r
 
 @pytest.mark.parametrize("seconds", [0, 5])
 def test_reads_end_with_the_retry_budget_and_the_throttle_is_raised_as_boto3_raises_it(
-    table: Table, clock: FakeClock, seconds: float
+    table: Table, clock: WrongClock, seconds: float
 ) -> None:
     busy = FaultyTable(table, fault(THROTTLED, of=READS))
     with pytest.raises(ClientError, match="ThrottlingException"):

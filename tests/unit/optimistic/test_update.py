@@ -20,7 +20,7 @@ from examples.bank.account import OverdrawnError, debited
 from fairlock import LockClient, optimistic
 from fairlock.errors import InvalidRequest, VersionConflict
 from testbed.localaws import LocalAws
-from tests.support import FakeClock
+from tests.support.clocks import WrongClock
 from tests.support.faulty_table import FaultyTable, fault, refusal
 from tests.unit.optimistic.conftest import (
     ANNA,
@@ -146,14 +146,14 @@ def test_after_the_last_try_it_is_a_conflict_and_nothing_was_written(
 
 
 def test_the_pauses_have_full_jitter_and_double_up_to_half_a_second(
-    table: Table, clock: FakeClock
+    table: Table, clock: WrongClock
 ) -> None:
     change(table, 1, others_write(table, 7), retry_budget=retry_budget(clock))
     longest = [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
     assert clock.waits == [pytest.approx(seconds * 0.5) for seconds in longest]
 
 
-def test_a_deadline_ends_the_tries(table: Table, clock: FakeClock) -> None:
+def test_a_deadline_ends_the_tries(table: Table, clock: WrongClock) -> None:
     limited = replace(retry_budget(clock), deadline=clock.monotonic() + 0.1)
     with pytest.raises(VersionConflict) as caught:
         change(table, 1, others_write(table, 99), retry_budget=limited, retries=10_000)

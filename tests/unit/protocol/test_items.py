@@ -26,8 +26,9 @@ from fairlock.protocol.schema import (
     token_attribute,
 )
 from fairlock.testing.fake_table import MemoryTable
+from fairlock.testing.manual_clock import START_MS, ManualClock
 from fairlock.wire.requests import MOST_HOLDERS_BYTES, parse_acquire
-from tests.support import START_MS, TABLE, FakeClock, acquire, owner, store_over
+from tests.support import TABLE, acquire, owner, store_over
 from tests.support.memory_tables import guard_request, item_bytes
 from tests.support.store_bench import Bench
 
@@ -174,7 +175,7 @@ def fullest(owner_name: str, *, limit: int) -> AcquireRequest:
 def fullest_item(request: AcquireRequest) -> dict[str, Any]:
     """The item of a lock that as many such holders hold as their limit allows."""
     table = MemoryTable()
-    assert isinstance(store_over(table, FakeClock()).acquire(replace(request, limit=1)), Grant)
+    assert isinstance(store_over(table, ManualClock()).acquire(replace(request, limit=1)), Grant)
     full: dict[str, Any] = dict(table.state(request.lock_name))
     full[holder_attribute(request.owner_id)]["M"][HOLDER_UNDELIVERED] = {"BOOL": True}
     full[holder_attribute(request.owner_id)]["M"][HOLDER_REVISION] = {"N": "9" * 15}
@@ -276,7 +277,7 @@ ANNA = owner("anna")
 def written_items() -> dict[str, dict[str, Any]]:
     """A lock with a holder, its waiter, and the claim of a workflow, as the store writes them."""
     table = MemoryTable()
-    store = store_over(table, FakeClock(), table=TABLE)
+    store = store_over(table, ManualClock(), table=TABLE)
     store.acquire(acquire("anna", execution_arn=RUN))
     store.acquire(acquire("anna2", waits=True))
     kinds = {"STATE": "state", "WAITER": "waiter", "LOCK": "claim"}

@@ -10,8 +10,9 @@ import pytest
 from fairlock.errors import LockItemMalformed
 from fairlock.protocol.items import read_state
 from fairlock.protocol.model import LockState
+from fairlock.testing import ManualClock
 from fairlock.wire.lifecycle import LifecycleEvent, StreamRecords, events_of, lifecycle_json
-from tests.support import LOCK, FakeClock, owner
+from tests.support import LOCK, owner
 from tests.support.memory_tables import StreamedTable
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
@@ -19,7 +20,7 @@ LEASE_SECONDS = 60
 
 
 @pytest.fixture
-def bench(clock: FakeClock) -> Bench:
+def bench(clock: ManualClock) -> Bench:
     return Bench(StreamedTable(clock), clock)
 
 
@@ -108,7 +109,7 @@ def test_a_grant_whose_version_supersedes_lower_ones_tells_that_version(bench: B
         bench.release(name)
     granted = [event for event in told(bench) if event.kind == "Lock granted"]
     assert [event.newest for event in granted] == [7, None, None, 9]
-    shown = lifecycle_json(granted[-1], event_id="1", at_ms=bench.clock.now_ms)
+    shown = lifecycle_json(granted[-1], event_id="1", at_ms=bench.clock.wall_ms())
     assert shown["newest"] == 9
 
 
@@ -126,7 +127,7 @@ def test_a_waiter_below_a_granted_version_is_superseded(bench: Bench) -> None:
         "Lock granted",
     ]
     [ben] = [event for event in superseded if event.owner_name == "ben"]
-    assert lifecycle_json(ben, event_id="1", at_ms=bench.clock.now_ms) == {
+    assert lifecycle_json(ben, event_id="1", at_ms=bench.clock.wall_ms()) == {
         "event_id": "1",
         "lock_name": LOCK,
         "at": "2030-03-17T17:46:45.000Z",

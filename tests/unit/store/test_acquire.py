@@ -18,14 +18,15 @@ from fairlock.protocol.schema import lock_key
 from fairlock.store.context import MixedLimits
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, owner, release, store_over
+from fairlock.testing.manual_clock import START_MS, ManualClock
+from tests.support import LOCK, TABLE, acquire, owner, release, store_over
 from tests.support.faulty_table import Fault, meanwhile
 from tests.support.memory_tables import item_bytes
 from tests.support.store_bench import Bench
 
 
 @pytest.fixture
-def bench(dynamodb: object, clock: FakeClock) -> Bench:
+def bench(dynamodb: object, clock: ManualClock) -> Bench:
     return Bench(dynamodb, clock)
 
 
@@ -150,10 +151,10 @@ def test_five_minutes_after_an_item_was_deleted_by_hand_its_next_token_is_larger
     bench: Bench, seconds: float, *, rises: bool
 ) -> None:
     """At once it is smaller if the clock that began the old item was as far ahead."""
-    bench.clock.skew_ms = 300_000
+    bench.own_clock.skew_ms = 300_000
     old = bench.grant("anna")
     bench.client.delete_item(TableName=TABLE, Key=lock_key(LOCK))
-    bench.clock.skew_ms = 0
+    bench.own_clock.skew_ms = 0
     bench.clock.advance(seconds)
     assert (bench.grant("ben").fencing_token > old.fencing_token) is rises
 
@@ -170,11 +171,11 @@ def test_the_end_that_a_slow_clock_has_written_is_corrected_before_anybody_relie
     place = {"waits": True, "poll_interval_ms": 5_000}
     bench.ask("anna", lease_ms=10 * LEASE_MS)
     bench.ask("ben", **place)
-    bench.clock.skew_ms = -90_000
+    bench.own_clock.skew_ms = -90_000
     bench.release("anna")
-    bench.clock.skew_ms = 0
+    bench.own_clock.skew_ms = 0
     bench.clock.advance(5)
-    assert bench.grant("ben", **place).expires_at_ms == bench.clock.now_ms + LEASE_MS + 1_500
+    assert bench.grant("ben", **place).expires_at_ms == bench.clock.wall_ms() + LEASE_MS + 1_500
 
 
 def test_a_grant_that_is_fresh_costs_nothing_to_tell_again(bench: Bench) -> None:
@@ -240,13 +241,13 @@ def test_the_queue_is_read_again_after_a_holder_left_without_successor(
     for name in ("anna", "ben"):
         bench.grant(name, limit=2)
     bench.wait("strict", limit=1, execution_arn=None)
-    ticket = bench.clock.now_ms
+    ticket = bench.clock.wall_ms()
 
     def others_act() -> None:
         if joins:
-            bench.clock.skew_ms = -10_000
+            bench.own_clock.skew_ms = -10_000
             bench.wait("wide", limit=2, execution_arn=None)
-            bench.clock.skew_ms = 0
+            bench.own_clock.skew_ms = 0
         else:
             bench.release("strict", ticket=ticket)
 
@@ -301,7 +302,7 @@ class WeighingTable(MemoryTable):
         return answer
 
 
-def test_the_answer_to_an_acquire_has_no_record_of_a_holder(clock: FakeClock) -> None:
+def test_the_answer_to_an_acquire_has_no_record_of_a_holder(clock: ManualClock) -> None:
     table = WeighingTable()
     for number in range(HOLDERS):
         Bench(table, clock).ask(f"holder-{number:02d}", limit=HOLDERS)
@@ -312,7 +313,7 @@ def test_the_answer_to_an_acquire_has_no_record_of_a_holder(clock: FakeClock) ->
 
 @pytest.mark.parametrize("tells_grant", [False, True])
 def test_a_release_asks_for_the_item_only_to_tell_of_the_grant(*, tells_grant: bool) -> None:
-    table, clock = WeighingTable(), FakeClock()
+    table, clock = WeighingTable(), ManualClock()
     store = store_over(table, clock)
     granted = store.acquire(acquire("anna"))
     assert isinstance(granted, Grant)

@@ -16,9 +16,10 @@ from fairlock.errors import LockItemMalformed
 from fairlock.protocol.description import LockDescription
 from fairlock.protocol.outcomes import NotHeld, RefusalReason, Released
 from fairlock.store.context import HandedOver, ReleasedByForce
+from fairlock.testing import ManualClock
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.answers import lock_json
-from tests.support import LOCK, FakeClock, owner
+from tests.support import LOCK, owner
 from tests.support.faulty_table import meanwhile
 from tests.support.store_bench import RUN, Bench, by_force
 
@@ -37,18 +38,18 @@ def listed(bench: Bench, prefix: str = "", after: str | None = None) -> list[Loc
 
 
 def test_a_description_tells_holders_waiters_and_nothing_that_proves_ownership(
-    fresh_dynamodb: object, clock: FakeClock
+    fresh_dynamodb: object, clock: ManualClock
 ) -> None:
     """On moto, so that the names in the requests are judged by other code."""
     bench = Bench(fresh_dynamodb, clock)
-    began = utc(clock.now_ms)
+    began = utc(clock.wall_ms())
     bench.ask("anna", data='{"job":7}', execution_arn=RUN, owner_name=RUN, limit=2)
     bench.ask("ben", limit=3)
     for name in ("carl", "dora"):
         bench.wait(name, task_token="secret")
     lock = described(bench)
     anna, ben = lock.holders
-    assert (lock.name, lock.limit, lock.seen_at) == (LOCK, 2, utc(clock.now_ms))
+    assert (lock.name, lock.limit, lock.seen_at) == (LOCK, 2, utc(clock.wall_ms()))
     assert (anna.owner_name, anna.execution_arn, anna.data) == (RUN, RUN, {"job": 7})
     assert (anna.acquired_at, anna.expires_at) == (began, began + timedelta(seconds=61.5))
     assert (anna.lease, anna.limit, ben.limit) == (60, 2, 3)
@@ -173,7 +174,7 @@ class ManyLocks:
 
 @pytest.mark.parametrize(("remembers", "grows"), [(False, False), (True, True)])
 def test_the_memory_of_a_list_does_not_grow_with_the_table(
-    clock: FakeClock, *, remembers: bool, grows: bool
+    clock: ManualClock, *, remembers: bool, grows: bool
 ) -> None:
     """The control remembers what it has read."""
     peaks = []
@@ -191,7 +192,7 @@ def test_the_memory_of_a_list_does_not_grow_with_the_table(
 
 
 def test_a_stuck_holder_is_taken_out_with_two_requests_and_logged_with_who_and_why(
-    fresh_dynamodb: object, clock: FakeClock
+    fresh_dynamodb: object, clock: ManualClock
 ) -> None:
     """On moto, so that the expressions are judged by other code."""
     bench = Bench(fresh_dynamodb, clock)

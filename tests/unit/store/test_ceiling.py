@@ -15,7 +15,8 @@ from fairlock.protocol.outcomes import RefusalReason
 from fairlock.protocol.schema import FOREVER_SECONDS, Part, number
 from fairlock.store.context import CeilingChanged
 from fairlock.store.keep_alive import KeepAliveOutcome
-from tests.support import LOCK, FakeClock, acquire, heartbeat, release
+from fairlock.testing import ManualClock
+from tests.support import LOCK, acquire, heartbeat, release
 from tests.support.faulty_table import (
     fault,
     lost_reply,
@@ -32,7 +33,7 @@ def expiry(bench: Bench) -> int:
 
 
 def test_a_paused_lock_is_refused_with_who_paused_it_and_why_and_resumed_by_one_write(
-    fresh_dynamodb: object, clock: FakeClock
+    fresh_dynamodb: object, clock: ManualClock
 ) -> None:
     """On moto, so that the expressions are judged by other code; a lock never used before."""
     bench = Bench(fresh_dynamodb, clock)
@@ -59,7 +60,7 @@ def test_a_paused_lock_is_refused_with_who_paused_it_and_why_and_resumed_by_one_
 def test_the_first_token_after_a_pause_of_an_unused_lock_is_above_all_before(bench: Bench) -> None:
     bench.set_ceiling(0)
     bench.set_ceiling(None)
-    assert bench.grant("anna").fencing_token > bench.clock.now_ms * 1000
+    assert bench.grant("anna").fencing_token > bench.clock.wall_ms() * 1000
 
 
 @pytest.mark.parametrize("limit", [0, 3])
@@ -89,7 +90,7 @@ def test_a_lowered_ceiling_grants_nothing_until_fewer_hold(bench: Bench) -> None
 
 
 def test_resume_serves_all_who_wait_the_first_by_the_write_that_lifts_the_pause(
-    fresh_dynamodb: object, clock: FakeClock
+    fresh_dynamodb: object, clock: ManualClock
 ) -> None:
     bench = Bench(fresh_dynamodb, clock)
     bench.set_ceiling(0)
@@ -142,7 +143,7 @@ def test_ttl_spares_a_lock_with_a_ceiling_whatever_is_written_meanwhile(bench: B
         assert expiry(bench) == FOREVER_SECONDS
     assert bench.holders() == ["ben", "carl"]
     bench.set_ceiling(None)
-    left = expiry(bench) - bench.clock.now_ms // 1000
+    left = expiry(bench) - bench.clock.wall_ms() // 1000
     assert left == 400 * DAY_SECONDS
 
 

@@ -7,7 +7,8 @@ import pytest
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.outcomes import NotHeld, Reaped, RefusalReason, Released
 from fairlock.store.context import ClaimNotRemoved
-from tests.support import LOCK, TABLE, FakeClock, owner, release
+from fairlock.testing import ManualClock
+from tests.support import LOCK, TABLE, owner, release
 from tests.support.faulty_table import FaultyTable, client_error, fault, lost_reply, refusal
 from tests.support.store_bench import RUN, Bench, claim_key
 
@@ -15,7 +16,7 @@ DAYS_400 = 400 * 24 * 3600
 
 
 @pytest.fixture
-def bench(dynamodb: object, clock: FakeClock) -> Bench:
+def bench(dynamodb: object, clock: ManualClock) -> Bench:
     return Bench(dynamodb, clock)
 
 
@@ -25,7 +26,7 @@ def test_a_claim_that_is_done_refuses_late_calls_for_an_hour(bench: Bench) -> No
     bench.release("anna", execution_arn=RUN)
     (claim,) = bench.claims(done=True)
     assert (claim["ended"], claim["done"]) == ({"BOOL": True}, {"S": "gave back"})
-    assert int(claim["expiry_time"]["N"]) == bench.clock.now_ms // 1000 + 3600
+    assert int(claim["expiry_time"]["N"]) == bench.clock.wall_ms() // 1000 + 3600
     bench.pass_through()
     assert bench.refuse("anna", execution_arn=RUN).reason is RefusalReason.ALREADY_RELEASED
     assert bench.holders() == []
@@ -50,10 +51,10 @@ def test_the_claim_is_there_before_the_lock_is_asked_for(bench: Bench) -> None:
         **claim_key("anna"),
         "lock_name": {"S": LOCK},
         "owner_id": {"S": owner("anna")},
-        "entered_at_ms": {"N": str(bench.clock.now_ms)},
-        "written_at_ms": {"N": str(bench.clock.now_ms)},
+        "entered_at_ms": {"N": str(bench.clock.wall_ms())},
+        "written_at_ms": {"N": str(bench.clock.wall_ms())},
         "revision": {"N": "1"},
-        "expiry_time": {"N": str(bench.clock.now_ms // 1000 + DAYS_400)},
+        "expiry_time": {"N": str(bench.clock.wall_ms() // 1000 + DAYS_400)},
     }
     assert bench.holders() == []
 
@@ -108,4 +109,4 @@ def test_a_claim_of_which_late_calls_may_come_says_that_it_is_over_for_two_days(
     bench.release("anna", execution_arn=RUN, waits=waits, keep_alive=not waits)
     (claim,) = bench.claims(done=True)
     assert (claim["ended"], bench.waiters()) == ({"BOOL": True}, [])
-    assert int(claim["expiry_time"]["N"]) == bench.clock.now_ms // 1000 + 48 * 3600
+    assert int(claim["expiry_time"]["N"]) == bench.clock.wall_ms() // 1000 + 48 * 3600

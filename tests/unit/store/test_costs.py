@@ -14,7 +14,8 @@ import pytest
 from fairlock.clock import AwsClock
 from fairlock.protocol.model import ReleaseRequest, SeenLock
 from fairlock.protocol.outcomes import Queued
-from tests.support import LOCK, FakeClock, acquire, owner, release, store_over
+from fairlock.testing import ManualClock
+from tests.support import LOCK, acquire, owner, release, store_over
 from tests.support.faulty_table import FaultyTable
 from tests.support.memory_tables import MeteredTable, guard_request
 from tests.support.store_bench import Bench
@@ -68,7 +69,7 @@ def test_asking_again_takes_as_many_requests_as_the_page_says() -> None:
     page = (ROOT / "docs" / "costs.md").read_text()
     figures = set(re.findall(r"(\d+) more each fallback period of 5 minutes", page))
     client = FaultyTable(MeteredTable())
-    store = store_over(client, FakeClock())
+    store = store_over(client, ManualClock())
     waiter = replace(guard_request(1, 1, waits=True), task_token="t" * LONGEST_SHORT_TOKEN)
     store.acquire(guard_request(3, 1))
     store.acquire(waiter)
@@ -141,7 +142,7 @@ def test_the_write_units_of_the_calculator_are_those_of_the_store(
     characters: int, suffix: str
 ) -> None:
     table = MeteredTable()
-    store = store_over(table, FakeClock())
+    store = store_over(table, ManualClock())
     alone, first = guard_request(0, 1), guard_request(3, 1)
     waiters = [
         replace(guard_request(n, 1, waits=True), task_token="t" * characters) for n in (1, 2)

@@ -11,7 +11,8 @@ from fairlock.aws.executions import Execution, Liveness
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, Refusal
 from fairlock.store.context import Evicted
-from tests.support import FakeClock, acquire
+from fairlock.testing import ManualClock
+from tests.support import acquire
 from tests.support.faulty_table import Killed, kill, meanwhile
 from tests.support.store_bench import RUN, Bench
 
@@ -21,7 +22,7 @@ MOST_CHECKS = 5
 
 
 @pytest.fixture
-def bench(dynamodb: object, clock: FakeClock) -> Bench:
+def bench(dynamodb: object, clock: ManualClock) -> Bench:
     """Anna's workflow holds the lock, and her lease is over."""
     bench = Bench(dynamodb, clock)
     bench.ask("anna", execution_arn=RUN, lease_ms=LEASE_MS)
@@ -122,7 +123,7 @@ def test_a_heartbeat_between_the_question_and_the_eviction_wins(bench: Bench) ->
 # Of many holders whose leases are over, a few are asked about, and those that cost nothing first.
 
 
-def with_workflows(dynamodb: object, clock: FakeClock, number: int, *, limit: int) -> Bench:
+def with_workflows(dynamodb: object, clock: ManualClock, number: int, *, limit: int) -> Bench:
     """All permits are out, so many to workflows of their own, and all leases are over."""
     bench = Bench(dynamodb, clock)
     for each in range(limit):
@@ -133,7 +134,7 @@ def with_workflows(dynamodb: object, clock: FakeClock, number: int, *, limit: in
 
 
 def test_a_holder_without_a_workflow_is_evicted_without_a_question(
-    dynamodb: object, clock: FakeClock
+    dynamodb: object, clock: ManualClock
 ) -> None:
     bench = with_workflows(dynamodb, clock, 3, limit=4)
     assert bench.grant("anna", limit=4).taken_over == 1
@@ -141,7 +142,7 @@ def test_a_holder_without_a_workflow_is_evicted_without_a_question(
 
 
 def test_an_acquire_asks_about_five_workflows_and_leaves_the_rest_to_the_next(
-    dynamodb: object, clock: FakeClock
+    dynamodb: object, clock: ManualClock
 ) -> None:
     bench = with_workflows(dynamodb, clock, 12, limit=12)
     for asked in (MOST_CHECKS, 2 * MOST_CHECKS, 12):
@@ -150,7 +151,7 @@ def test_an_acquire_asks_about_five_workflows_and_leaves_the_rest_to_the_next(
 
 
 def test_an_acquire_does_not_ask_about_one_workflow_after_another_while_no_one_answers(
-    dynamodb: object, clock: FakeClock
+    dynamodb: object, clock: ManualClock
 ) -> None:
     """Each answer takes 4.5 s."""
     bench = with_workflows(dynamodb, clock, 5, limit=5)
@@ -165,7 +166,9 @@ def test_an_acquire_does_not_ask_about_one_workflow_after_another_while_no_one_a
     assert clock.monotonic() - began < 10
 
 
-def test_many_dead_workflows_give_way_to_a_lower_limit(dynamodb: object, clock: FakeClock) -> None:
+def test_many_dead_workflows_give_way_to_a_lower_limit(
+    dynamodb: object, clock: ManualClock
+) -> None:
     bench = with_workflows(dynamodb, clock, 20, limit=20)
     for number in range(20):
         bench.end(f"{RUN}{number}")

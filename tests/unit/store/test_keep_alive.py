@@ -10,7 +10,8 @@ from fairlock.aws.executions import Delivery
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.outcomes import NotHeld, Released
 from fairlock.store.keep_alive import KeepAliveOutcome, why_lost
-from tests.support import LOCK, FakeClock, owner, release
+from fairlock.testing import ManualClock
+from tests.support import LOCK, owner, release
 from tests.support.faulty_table import READS, fault, lost_reply, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 
@@ -21,7 +22,7 @@ RELEASE_OF_PASS = 4
 
 
 @pytest.fixture
-def bench(dynamodb: object, clock: FakeClock) -> Bench:
+def bench(dynamodb: object, clock: ManualClock) -> Bench:
     bench = Bench(dynamodb, clock)
     bench.wait("anna")
     return bench
@@ -32,7 +33,7 @@ def test_a_heartbeat_is_two_requests_and_renews_the_lease(bench: Bench) -> None:
     beat = workflow_heartbeat("anna")
     assert bench.requests(lambda store: store.keep_alive(beat)) == ["update_item", "update_item"]
     (holder,) = bench.state.holders
-    assert holder.expires_at_ms == bench.clock.now_ms + 61_500
+    assert holder.expires_at_ms == bench.clock.wall_ms() + 61_500
 
 
 def test_the_release_ends_the_last_heartbeat_and_only_that_once_the_lock_is_free(

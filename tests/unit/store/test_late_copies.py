@@ -119,7 +119,7 @@ Event = dict[str, Any]
 def event(bench: Bench, name: str, *, behind_ms: int = 0, **fields: Any) -> Event:  # noqa: ANN401 - any of the fields
     """A call that is made now, by a clock that is this much behind."""
     made = {"lock_name": LOCK, "owner_id": owner(name), "owner_name": name}
-    return {**made, "entered_at_ms": bench.clock.now_ms - behind_ms, **fields}
+    return {**made, "entered_at_ms": bench.clock.wall_ms() - behind_ms, **fields}
 
 
 def invoke(bench: Bench, request: Event, client: object = None) -> Grant | Queued | Refusal:
@@ -247,7 +247,7 @@ def test_a_call_from_before_a_release_costs_one_call_more_that_sends_the_time_ba
     refused = invoke(bench, request)
     assert isinstance(refused, Refusal)
     assert (refused.reason, refused.retry_after_seconds) == ("ASK_AGAIN", 1)
-    assert refused.called_at_ms == bench.clock.now_ms
+    assert refused.called_at_ms == bench.clock.wall_ms()
     bench.clock.advance(refused.retry_after_seconds)
     again = event(bench, "anna", entered_at_ms=refused.called_at_ms)
     assert requests_of_grant(bench, again) == ["update_item"]
@@ -257,7 +257,7 @@ def test_a_call_from_before_a_release_costs_one_call_more_that_sends_the_time_ba
 def test_a_time_in_the_future_is_answered_with_the_right_one_without_a_request(
     bench: Bench, ahead_ms: int | None
 ) -> None:
-    made_at_ms = YEAR_9999_MS if ahead_ms is None else bench.clock.now_ms + ahead_ms
+    made_at_ms = YEAR_9999_MS if ahead_ms is None else bench.clock.wall_ms() + ahead_ms
     client, _ = bench.counting()
     answer = invoke(bench, event(bench, "anna", entered_at_ms=made_at_ms, queue=True), client)
     assert is_told_to_ask_again(answer)
@@ -285,7 +285,7 @@ def test_a_departure_that_was_marked_in_the_future_refuses_no_call_made_just_now
     """By a wrong clock; the next owner pays its second request, as a client does."""
     bench.pass_through()
     item = bench.client.items[f"LOCK#{LOCK}", "STATE"]
-    item[RELEASED_AT] = {"N": str(bench.clock.now_ms + 240_000)}
+    item[RELEASED_AT] = {"N": str(bench.clock.wall_ms() + 240_000)}
     assert requests_of_grant(bench, event(bench, "anna")) == ["update_item", "update_item"]
 
 

@@ -17,7 +17,8 @@ from fairlock.protocol.outcomes import Queued, Refusal, RefusalReason
 from fairlock.protocol.schema import lock_key
 from fairlock.store import keep_alive
 from fairlock.store.context import WaitersSuperseded
-from tests.support import LOCK, START_MS, TABLE, FakeClock, acquire, heartbeat, release
+from fairlock.testing.manual_clock import START_MS, ManualClock
+from tests.support import LOCK, TABLE, acquire, heartbeat, release
 from tests.support.checkout import blocks
 from tests.support.faulty_table import meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, late
@@ -26,7 +27,7 @@ POLLS = {"task_token": None, "execution_arn": None, "poll_interval_ms": 5_000}
 
 
 @pytest.fixture
-def bench(dynamodb: object, clock: FakeClock) -> Bench:
+def bench(dynamodb: object, clock: ManualClock) -> Bench:
     return Bench(dynamodb, clock)
 
 
@@ -254,9 +255,9 @@ def test_a_redriven_workflow_does_not_take_the_lock_again_after_a_newer_one(benc
 
 def test_by_time_the_version_is_the_place_in_the_queue(bench: Bench) -> None:
     bench.wait("a", only_newest=BY_TIME)
-    assert bench.state.newest == bench.clock.now_ms
+    assert bench.state.newest == bench.clock.wall_ms()
     bench.wait("b", only_newest=BY_TIME)
-    entered = bench.clock.now_ms
+    entered = bench.clock.wall_ms()
     bench.wait("c", only_newest=BY_TIME)
     finish(bench, "a")
     assert (bench.holders(), told(bench)) == (["c"], ["b"])
@@ -282,7 +283,7 @@ def corrected(dynamodb: Any) -> bool:  # noqa: ANN401 - a client
 
 
 def test_an_operator_corrects_a_version_that_was_too_high(
-    fresh_dynamodb: object, clock: FakeClock
+    fresh_dynamodb: object, clock: ManualClock
 ) -> None:
     bench = Bench(fresh_dynamodb, clock)
     deploy(bench, 1_042)

@@ -13,8 +13,9 @@ from fairlock.protocol.outcomes import NotHeld, Queued, RefusalReason, Released
 from fairlock.protocol.schema import FOREVER_SECONDS
 from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.store.reap import AskedTooEarly, ExecutionEnded
+from fairlock.testing import ManualClock
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import LOCK, FakeClock, acquire, heartbeat, release
+from tests.support import LOCK, acquire, heartbeat, release
 from tests.support.faulty_table import Killed, kill, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
@@ -25,7 +26,7 @@ LONGEST_SECONDS = 400 * DAY_SECONDS
 
 
 @pytest.fixture
-def used_bench(clock: FakeClock) -> Bench:
+def used_bench(clock: ManualClock) -> Bench:
     """A lock that a workflow has used, a year and a month ago."""
     bench = Bench(MemoryTable(), clock)
     bench.ask("workflow", execution_arn=RUN)
@@ -35,7 +36,7 @@ def used_bench(clock: FakeClock) -> Bench:
 
 
 def seconds_to_live(bench: Bench) -> int:
-    return int(bench.item()["expiry_time"]["N"]) - bench.clock.now_ms // 1000
+    return int(bench.item()["expiry_time"]["N"]) - bench.own_clock.wall_ms() // 1000
 
 
 def take(bench: Bench) -> None:
@@ -44,7 +45,7 @@ def take(bench: Bench) -> None:
 
 def renew_for_long(bench: Bench) -> None:
     """A leader, for instance: it became the holder in good time, and holds for months."""
-    bench.clock.advance(-30 * DAY_SECONDS)
+    bench.own_clock.skew_ms = -30 * DAY_SECONDS * 1000
     take(bench)
     for _ in range(60):
         bench.clock.advance(DAY_SECONDS)
@@ -52,7 +53,7 @@ def renew_for_long(bench: Bench) -> None:
 
 
 def serve_waiter(bench: Bench) -> None:
-    bench.clock.advance(-2 * DAY_SECONDS)
+    bench.own_clock.skew_ms = -2 * DAY_SECONDS * 1000
     take(bench)
     bench.wait("ben", execution_arn=None, waiter_timeout_ms=2 * DAY_SECONDS * 1000)
     bench.clock.advance(2 * DAY_SECONDS - 1)
@@ -61,7 +62,7 @@ def serve_waiter(bench: Bench) -> None:
 
 
 def take_over_permit(bench: Bench) -> None:
-    bench.clock.advance(-2 * DAY_SECONDS)
+    bench.own_clock.skew_ms = -2 * DAY_SECONDS * 1000
     bench.ask("gone")
     bench.clock.advance(2 * DAY_SECONDS)
     take(bench)
@@ -81,12 +82,12 @@ def test_a_holder_has_two_days_until_ttl_may_delete_its_lock(
 def test_a_renewal_for_long_leaves_the_retention_of_a_ceiling_that_was_set_meanwhile(
     used_bench: Bench,
 ) -> None:
-    used_bench.clock.advance(-30 * DAY_SECONDS)
+    used_bench.own_clock.skew_ms = -30 * DAY_SECONDS * 1000
     take(used_bench)
     used_bench.clock.advance(30 * DAY_SECONDS)
     client = meanwhile(2, lambda: used_bench.set_ceiling(0))
     assert isinstance(used_bench.renew("anna", over=client), Grant)
-    assert seconds_to_live(used_bench) == FOREVER_SECONDS - used_bench.clock.now_ms // 1000
+    assert seconds_to_live(used_bench) == FOREVER_SECONDS - used_bench.own_clock.wall_ms() // 1000
 
 
 def test_it_costs_one_request_more_and_then_none(used_bench: Bench) -> None:
@@ -252,7 +253,7 @@ def test_who_waited_before_is_served_in_its_turn_whether_it_asks_again_or_not(
     assert described is not None
     assert [described] == list(queue.store().list_locks())
     assert [each.owner_name for each in described.waiters.first] == ["ben", "carl"]
-    ticket = queue.clock.now_ms
+    ticket = queue.clock.wall_ms()
     if asks:
         assert isinstance(queue.wait("ben", task_token="later"), Queued)
         queue.queue("carl", poll_interval_ms=2_000, ticket=ticket)
@@ -264,7 +265,7 @@ def test_who_waited_before_is_served_in_its_turn_whether_it_asks_again_or_not(
 
 def test_the_event_of_a_run_that_the_claim_does_not_tell_is_not_believed(kept_alive: Bench) -> None:
     """Step Functions is asked: the claim may be of a later run, which works."""
-    ended = ExecutionEnded(execution_arn=RUN, redrives=0, ended_at_ms=kept_alive.clock.now_ms)
+    ended = ExecutionEnded(execution_arn=RUN, redrives=0, ended_at_ms=kept_alive.clock.wall_ms())
     with pytest.raises(AskedTooEarly):
         kept_alive.store().reap(ended)
     assert kept_alive.holders() == ["run"]

@@ -19,8 +19,10 @@ from fairlock.protocol import pace
 from fairlock.protocol.pace import MICROSECONDS, PaceRequest, PaceState, Slot, TooLate, interval_us
 from fairlock.protocol.schema import pace_key
 from fairlock.store.turns import KnownPaces, Turn
+from fairlock.testing import ManualClock
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import TABLE, FakeClock, Operations, acquire, release, store_over
+from tests.support import TABLE, Operations, acquire, release, store_over
+from tests.support.clocks import WrongClock
 from tests.support.faulty_table import FaultyTable, delay
 from tests.support.memory_tables import MeteredTable
 from tests.support.store_bench import Wire
@@ -35,7 +37,7 @@ class Process:
     """One process that takes turns, and counts its requests."""
 
     table: Any
-    clock: FakeClock
+    clock: WrongClock
     known: KnownPaces = field(default_factory=KnownPaces)
 
     def turn(self, name: str, *, since: float | None = None, **fields: Any) -> Turn:  # noqa: ANN401 - of the request
@@ -74,13 +76,13 @@ def asked(name: str, *, rate: tuple[int, float] = (10, 60), **fields: Any) -> Pa
 
 
 @pytest.fixture
-def one(dynamodb: object, clock: FakeClock) -> Process:
-    return Process(FaultyTable(dynamodb), clock)
+def one(dynamodb: object, clock: ManualClock) -> Process:
+    return Process(FaultyTable(dynamodb), WrongClock(clock))
 
 
 @pytest.fixture
-def other(dynamodb: object, clock: FakeClock) -> Process:
-    return Process(FaultyTable(dynamodb), clock)
+def other(dynamodb: object, clock: ManualClock) -> Process:
+    return Process(FaultyTable(dynamodb), WrongClock(clock))
 
 
 def test_the_first_caller_begins_at_once_by_one_write(one: Process) -> None:
@@ -144,7 +146,7 @@ def test_a_lost_request_is_refused_for_certain_if_the_last_slot_is_one_of_before
 def test_a_late_copy_of_a_second_reservation_takes_no_slot(one: Process) -> None:
     wire = Wire(one.table.inner, "#next_slot_us = :seen")
     one.table.inner = wire
-    one.table.will(delay(8, one.clock, 1, of=UPDATES, late=True))
+    one.table.will(delay(8, one.clock.true, 1, of=UPDATES, late=True))
     one.reserve("anna", max_wait=30)
     before = one.state
     assert not wire.land()
@@ -153,7 +155,7 @@ def test_a_late_copy_of_a_second_reservation_takes_no_slot(one: Process) -> None
 
 def test_a_caller_that_is_held_up_past_its_own_slot_may_be_refused(one: Process) -> None:
     """Its first slot is wasted, as that of a dead caller is."""
-    one.table.will(delay(2 * HOUR, one.clock, 1, of=UPDATES, late=True))
+    one.table.will(delay(2 * HOUR, one.clock.true, 1, of=UPDATES, late=True))
     assert isinstance(one.reserve("anna", rate=(1, HOUR)), Slot)  # It was over, and an idle one
     assert isinstance(one.reserve("ben", rate=(1, HOUR)), TooLate)  # was reserved in its place.
 
@@ -198,9 +200,9 @@ def test_a_pace_and_a_lock_of_one_name_have_nothing_to_do_with_each_other(
     assert isinstance(one.reserve("ben"), TooLate)
 
 
-def test_each_write_costs_one_unit(clock: FakeClock) -> None:
+def test_each_write_costs_one_unit(clock: ManualClock) -> None:
     metered = MeteredTable(MemoryTable())
-    process = Process(metered, clock)
+    process = Process(metered, WrongClock(clock))
     for number in range(10):
         process.reserve(f"{number}", max_wait=600)
     assert metered.write_units == 10

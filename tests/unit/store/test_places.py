@@ -12,9 +12,10 @@ import pytest
 from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Queued, RefusalReason
+from fairlock.testing import ManualClock
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.wire.requests import parse_acquire
-from tests.support import LOCK, FakeClock, acquire, owner, release
+from tests.support import LOCK, acquire, owner, release
 from tests.support.faulty_table import FaultyTable, lose, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
@@ -30,7 +31,7 @@ ATTACKS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def bench(clock: FakeClock) -> Bench:
+def bench(clock: ManualClock) -> Bench:
     """Anna holds the lock, and ben waits for it."""
     bench = Bench(MemoryTable(), clock)
     bench.ask("anna")
@@ -57,7 +58,7 @@ def ticket_of(answer: object) -> int:
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_no_one_overtakes_by_what_a_request_says(bench: Bench, attack: str) -> None:
     answer = asks(bench, "mallory", **ATTACKS[attack])
-    assert ticket_of(answer) == bench.clock.now_ms
+    assert ticket_of(answer) == bench.clock.wall_ms()
     assert in_order(bench) == ["ben", "mallory"]
     bench.release("anna")
     assert bench.holders() == ["ben"]
@@ -125,7 +126,7 @@ def test_a_caller_that_lost_its_ticket_leaves_the_queue_all_the_same(
     assert (getattr(answer, "left_queue", False), in_order(bench)) == (True, ["ben"])
 
 
-def test_an_uncontended_acquire_asks_for_no_place(clock: FakeClock) -> None:
+def test_an_uncontended_acquire_asks_for_no_place(clock: ManualClock) -> None:
     anna = acquire("anna", waits=True, ticket=0)
     calls = Bench(MemoryTable(), clock).requests(lambda store: store.acquire(anna))
     assert calls == ["update_item"]
@@ -135,7 +136,7 @@ def test_an_uncontended_acquire_asks_for_no_place(clock: FakeClock) -> None:
 
 
 @pytest.fixture
-def leaving_bench(clock: FakeClock) -> Bench:
+def leaving_bench(clock: ManualClock) -> Bench:
     """Another caller holds the lock, and anna, a workflow, waits for it: her task is over."""
     leaving_bench = Bench(MemoryTable(), clock)
     leaving_bench.ask("holder")
@@ -145,7 +146,7 @@ def leaving_bench(clock: FakeClock) -> Bench:
 
 
 def place_of(bench: Bench) -> dict[str, Any]:
-    return {"ticket": bench.clock.now_ms, "execution_arn": RUN}
+    return {"ticket": bench.clock.wall_ms(), "execution_arn": RUN}
 
 
 def test_an_acquire_that_lands_after_its_workflow_gave_up_is_refused(leaving_bench: Bench) -> None:
@@ -200,7 +201,7 @@ def test_even_if_it_asks_in_the_moment_in_which_that_is_noted(leaving_bench: Ben
     assert not is_free_after_its_lease(leaving_bench)
 
 
-def test_a_guard_that_skips_a_busy_lock_makes_seven_requests(clock: FakeClock) -> None:
+def test_a_guard_that_skips_a_busy_lock_makes_seven_requests(clock: ManualClock) -> None:
     """Its claim, one try, and five to give up."""
     bench = Bench(MemoryTable(), clock)
     bench.ask("ada", execution_arn=OTHER_RUN)

@@ -15,7 +15,8 @@ from fairlock.protocol.model import (
 )
 from fairlock.protocol.outcomes import Refusal, RefusalReason
 from fairlock.store.keep_alive import KeepAliveOutcome
-from tests.support import START_MS, acquire
+from fairlock.testing.manual_clock import START_MS
+from tests.support import acquire
 from tests.support.faulty_table import meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench, workflow_heartbeat
 

@@ -11,7 +11,8 @@ from fairlock.errors import LockStoreUnavailable
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.store.context import HandedOver
-from tests.support import LOCK, FakeClock, acquire, owner, release
+from fairlock.testing import ManualClock
+from tests.support import LOCK, acquire, owner, release
 from tests.support.faulty_table import delay
 from tests.support.store_bench import Bench
 
@@ -26,14 +27,14 @@ class Queue(Bench):
 
 
 @pytest.fixture
-def queue(dynamodb: object, clock: FakeClock) -> Queue:
+def queue(dynamodb: object, clock: ManualClock) -> Queue:
     return Queue(dynamodb, clock)
 
 
 def line_up(queue: Queue, holder: str, *waiters: str) -> int:
     """One holds, the others wait: the ticket of the first of them."""
     queue.wait(holder)
-    ticket = queue.clock.now_ms
+    ticket = queue.clock.wall_ms()
     for name in waiters:
         queue.wait(name)
     return ticket
@@ -51,7 +52,7 @@ def test_who_is_near_the_head_asks_within_five_seconds_for_each_position(
     queue.ask("anna", lease_ms=3_600_000)
     for number in range(ahead):
         queue.queue(f"waiter-{number}")
-    hour_ago_ms = queue.clock.now_ms - 3_600_000
+    hour_ago_ms = queue.clock.wall_ms() - 3_600_000
     assert queue.queue("ben", waiting_since_ms=hour_ago_ms).retry_after_seconds == seconds
 
 
@@ -69,8 +70,8 @@ def test_release_hands_the_lock_to_the_oldest_waiter_and_tells_it(queue: Queue) 
             owner_id=owner("ben"),
             fencing_token=first.fencing_token + 1,
             lease_ms=5_000,
-            acquired_at_ms=queue.clock.now_ms,
-            expires_at_ms=queue.clock.now_ms + 6_500,
+            acquired_at_ms=queue.clock.wall_ms(),
+            expires_at_ms=queue.clock.wall_ms() + 6_500,
         ),
     )
     assert queue.grant("ben") == replace(pushed, repeated=True)
@@ -169,7 +170,7 @@ def test_when_patience_ends_the_outcome_is_unknown_and_not_a_refusal(queue: Queu
     queue.wait("ben")
     queue.clock.advance(10)
     slow = delay(6, queue.clock, range(2, 5))
-    ben = acquire("ben", waits=True, ticket=queue.clock.now_ms - 11_000)
+    ben = acquire("ben", waits=True, ticket=queue.clock.wall_ms() - 11_000)
     with pytest.raises(LockStoreUnavailable):
         queue.store(slow).acquire(ben)
     assert isinstance(queue.store().acquire(ben), Grant)

@@ -14,8 +14,8 @@ from fairlock.protocol.claims import Claim, ReapStage, claims_of, mark_ended, wr
 from fairlock.protocol.outcomes import Reaped
 from fairlock.protocol.table_requests import Update
 from fairlock.store.reap import AskedTooEarly
+from fairlock.testing import ManualClock
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import FakeClock
 from tests.support.faulty_table import FaultyTable, delay, fault, lost_reply, meanwhile
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
@@ -23,7 +23,7 @@ DAYS_15 = 15 * 24 * 3600
 
 
 @pytest.fixture
-def bench(dynamodb: object, clock: FakeClock) -> Bench:
+def bench(dynamodb: object, clock: ManualClock) -> Bench:
     return Bench(dynamodb, clock)
 
 
@@ -92,7 +92,7 @@ def test_without_claims_to_free_nothing_is_asked(bench: Bench) -> None:
     assert bench.reap(second=True) == Reaped()
     assert len(bench.workflows.described) == 2
     (claim,) = bench.claims()
-    assert int(claim["expiry_time"]["N"]) == bench.clock.now_ms // 1000 + DAYS_15
+    assert int(claim["expiry_time"]["N"]) == bench.clock.wall_ms() // 1000 + DAYS_15
 
 
 def test_an_execution_that_step_functions_has_forgotten_is_over(bench: Bench) -> None:
@@ -138,7 +138,7 @@ FORGED: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def forged_bench(clock: FakeClock) -> Bench:
+def forged_bench(clock: ManualClock) -> Bench:
     """An execution that runs holds a lock, and waits for another behind a second execution."""
     forged_bench = Bench(MemoryTable(), clock)
     forged_bench.wait("anna")
@@ -173,7 +173,7 @@ def test_a_forged_message_of_an_earlier_run_frees_nothing_of_a_redriven_executio
 
 
 def ended(bench: Bench, seconds_ago: float) -> None:
-    at_ms = bench.clock.now_ms - int(seconds_ago * 1000)
+    at_ms = bench.clock.wall_ms() - int(seconds_ago * 1000)
     bench.executions[RUN] = Execution(Liveness.OVER, ended_at_ms=at_ms)
 
 
@@ -250,7 +250,7 @@ def put_claims(
         claim = Claim(
             execution_arn=RUN, lock_name=f"lock-{each % 100}", owner_id=f"iteration-{each:06d}"
         )
-        bench.store().context.table.update(write(claim, waits=waits, now_ms=bench.clock.now_ms))
+        bench.store().context.table.update(write(claim, waits=waits, now_ms=bench.clock.wall_ms()))
 
 
 def reap_pass(bench: Bench, *, second: bool, seconds_a_request: float = 0.05) -> Reaped:
@@ -319,7 +319,7 @@ def test_a_claim_whose_work_has_ended_costs_two_requests_a_pass(bench: Bench) ->
         assert len(client.calls) == 1 + 2 * WAITERS
 
 
-def test_claims_that_do_not_fit_into_one_page_are_all_found(clock: FakeClock) -> None:
+def test_claims_that_do_not_fit_into_one_page_are_all_found(clock: ManualClock) -> None:
     bench = Bench(MemoryTable(page_size=100), clock)
     put_claims(bench, 300, write_claim)
     table = bench.store().context.table

@@ -14,8 +14,9 @@ from fairlock.protocol.claims import Claim, is_of_a_run_that_ended
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import Reaped, Refusal
 from fairlock.store.reap import AskedTooEarly, ExecutionEnded
+from fairlock.testing import ManualClock
 from fairlock.testing.fake_table import MemoryTable
-from tests.support import FakeClock, acquire
+from tests.support import acquire
 from tests.support.checkout import ROOT
 from tests.support.faulty_table import FaultyTable, meanwhile
 from tests.support.memory_tables import MeteredTable
@@ -26,7 +27,7 @@ A_DAY_SECONDS = 24 * 3_600
 
 
 @pytest.fixture
-def bench(clock: FakeClock) -> Bench:
+def bench(clock: ManualClock) -> Bench:
     """Step Functions knows nothing at all: who asks it learns nothing."""
     bench = Bench(MemoryTable(), clock)
     bench.executions[RUN] = Execution(Liveness.UNKNOWN)
@@ -39,7 +40,7 @@ def told(
     ended = ExecutionEnded(
         execution_arn=RUN,
         redrives=redrives,
-        ended_at_ms=bench.clock.now_ms - round(seconds_ago * 1000),
+        ended_at_ms=bench.clock.wall_ms() - round(seconds_ago * 1000),
         second_pass=second,
     )
     return bench.store().reap(ended)
@@ -152,14 +153,14 @@ NEW_TABLE_WRITE_UNITS = 4_000
 DOCUMENT = (ROOT / "docs" / "protocol.md").read_text()
 
 
-def counted(clock: FakeClock) -> Iterator[tuple[list[str], int, int]]:
+def counted(clock: ManualClock) -> Iterator[tuple[list[str], int, int]]:
     """Of each pass over one lock: its requests, its write units, and its questions to engines."""
     table: Any = MeteredTable()
     bench = Bench(table, clock)
     bench.executions[RUN] = Execution(Liveness.UNKNOWN)
     bench.ask("anna", execution_arn=RUN, redrives=0)
     clock.advance(1)
-    ended = ExecutionEnded(execution_arn=RUN, ended_at_ms=clock.now_ms)
+    ended = ExecutionEnded(execution_arn=RUN, ended_at_ms=clock.wall_ms())
     for order in (ended, replace(ended, second_pass=True)):
         client, table.write_units = FaultyTable(table), 0
         assert bench.store(client).reap(order).complete
@@ -179,7 +180,7 @@ def figures(sentence: str) -> list[int]:
 
 
 def test_what_the_document_says_of_many_ends_follows_from_what_each_takes(
-    clock: FakeClock,
+    clock: ManualClock,
 ) -> None:
     """A second, all functions are busy with first passes, or with second ones."""
     passes = [(len(calls), units, asked) for calls, units, asked in counted(clock)]

@@ -10,8 +10,9 @@ import pytest
 from fairlock.errors import InvalidRequest
 from fairlock.store.context import MixedLimits
 from fairlock.store.keep_alive import KeepAliveOutcome
+from fairlock.testing import ManualClock
 from fairlock.wire.rules import DEFAULT_READERS
-from tests.support import LOCK, FakeClock, acquire, release
+from tests.support import LOCK, acquire, release
 from tests.support.memory_tables import MeteredTable, guard_request, item_bytes
 from tests.support.store_bench import OTHER_RUN, RUN, Bench
 
@@ -150,7 +151,7 @@ def test_a_plain_lock_stores_not_a_byte_of_it(bench: Bench) -> None:
     assert not [text for text in texts if "shared" in text or "'s'" in text]
 
 
-def test_twenty_readers_cost_three_units_a_write_and_a_hundred_fourteen(clock: FakeClock) -> None:
+def test_twenty_readers_cost_three_units_a_write_and_a_hundred_fourteen(clock: ManualClock) -> None:
     units: dict[int, int] = {}
     for limit in (DEFAULT_READERS, 100):
         table = MeteredTable()

@@ -12,11 +12,12 @@ from fairlock.errors import InvalidRequest
 from fairlock.protocol.model import Grant, Holder
 from fairlock.protocol.outcomes import NotHeld, Queued, Refusal, RefusalReason, Released
 from fairlock.testing.fake_table import MemoryTable
+from fairlock.testing.manual_clock import START_MS, ManualClock
 from fairlock.wire import answers
 from fairlock.wire.answers import acquire_answer, heartbeat_answer, list_answer, release_answer
 from fairlock.wire.requests import parse_acquire, parse_heartbeat
 from fairlock.wire.rules import callback_id_in, callback_token, is_durable, is_standard
-from tests.support import START_MS, FakeClock, acquire, release, store_over
+from tests.support import acquire, release, store_over
 from tests.support.bad_inputs import VALID_EXECUTION
 
 MINE = "mine-owner-id-0123456789"
@@ -172,7 +173,7 @@ NAMES = [f"lock-{number}" for number in range(5)]
 
 
 @pytest.fixture
-def table(clock: FakeClock) -> MemoryTable:
+def table(clock: ManualClock) -> MemoryTable:
     table = MemoryTable()
     store = store_over(table, clock)
     for name in NAMES:
@@ -185,7 +186,7 @@ def pages(table: MemoryTable, **options: Any) -> list[list[str]]:  # noqa: ANN40
     found: list[list[str]] = []
     after: str | None = None
     while True:
-        locks = store_over(table, FakeClock()).list_locks("", after=after)
+        locks = store_over(table, ManualClock()).list_locks("", after=after)
         answer = list_answer(locks, **{"free": False, "has_time": lambda: True, **options})
         found.append([lock["lock_name"] for lock in answer["locks"]])
         after = answer["after"]
@@ -203,7 +204,9 @@ def test_a_large_table_is_told_in_several_answers_and_no_lock_is_lost_or_told_tw
             assert pages(table) == [NAMES[:2], NAMES[2:4], NAMES[4:]]
 
 
-def test_a_list_ends_in_time_though_it_finds_nothing(table: MemoryTable, clock: FakeClock) -> None:
+def test_a_list_ends_in_time_though_it_finds_nothing(
+    table: MemoryTable, clock: ManualClock
+) -> None:
     store = store_over(table, clock)
     for name in NAMES:
         store.release(release("anna", lock_name=name))
@@ -212,7 +215,7 @@ def test_a_list_ends_in_time_though_it_finds_nothing(table: MemoryTable, clock: 
 
 def test_a_malformed_lock_is_named_and_the_others_come(table: MemoryTable) -> None:
     table.items["LOCK#lock-1", "STATE"]["held"] = {"S": "nonsense"}
-    found = store_over(table, FakeClock()).list_locks()
+    found = store_over(table, ManualClock()).list_locks()
     answer = list_answer(found, free=False, has_time=lambda: True)
     assert answer["malformed"] == ["LOCK#lock-1"]
     assert len(answer["locks"]) == 4

@@ -17,9 +17,9 @@ from fairlock.protocol.model import (
     KeepAliveRequest,
     ReleaseRequest,
 )
+from fairlock.testing.manual_clock import START_MS
 from fairlock.wire.requests import parse_acquire, parse_heartbeat, parse_release
 from fairlock.wire.rules import is_durable, is_standard, place_in
-from tests.support import START_MS
 from tests.support.bad_inputs import (
     ACQUIRES,
     BEAT,

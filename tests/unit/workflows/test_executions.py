@@ -28,10 +28,11 @@ from fairlock.clock import iso_utc
 from fairlock.errors import InvalidRequest, LockLost
 from fairlock.protocol.model import Grant
 from fairlock.protocol.outcomes import NotHeld, Released
+from fairlock.testing.manual_clock import START_MS, ManualClock
 from fairlock.wire.rules import callback_token
 from lambdas import acquire, heartbeat, release
 from lambdas.runtime import require_same_account
-from tests.support import START_MS, FakeClock, LambdaContextStub
+from tests.support import LambdaContextStub
 from tests.support.bad_inputs import BEAT, NAMED, VALID_EXECUTION
 from tests.support.faulty_table import client_error, lost_reply
 from tests.support.store_bench import FakeWorkflows
@@ -142,7 +143,7 @@ class Stubbed:
     kind: Kind
     client: Any
     stub: Stubber
-    clock: FakeClock
+    clock: ManualClock
 
     def engine(self, account: str | None = ACCOUNT) -> Any:  # noqa: ANN401 - of either kind
         budget = RetryBudget(clock=self.clock, random=lambda: 0.5)
@@ -175,7 +176,7 @@ def stubbed(kind: Kind) -> Iterator[Stubbed]:
     keys: dict[str, Any] = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
     client = boto3.client(kind.service, region_name="us-east-1", **keys)
     with Stubber(client) as stub:
-        yield Stubbed(kind, client, stub, FakeClock())
+        yield Stubbed(kind, client, stub, ManualClock())
         stub.assert_no_pending_responses()
     client.close()
 
