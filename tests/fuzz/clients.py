@@ -20,7 +20,7 @@ from fairlock.testing.fake_table import MemoryTable
 from tests.fuzz import findings as kinds
 from tests.fuzz.findings import LOCKS, MARK, Findings, captured_log, hostile, leaks, shown
 from tests.support import FakeClock, acquire, store_over
-from tests.support.faulty_table import REQUESTS, Fault, FaultyTable, lost_reply, refusal
+from tests.support.faulty_table import FaultyTable, lost_reply, refusal, show
 
 _CALLS_PER_CLIENT: Final = 100
 _FAULT_SHARE: Final = 0.02
@@ -57,11 +57,11 @@ _WAYS: Final[tuple[dict[str, Any], ...]] = (
 def failing_table(random: Random) -> FaultyTable:
     """A table in memory of which any request may fail."""
 
-    def fail() -> None:
+    def fail(_name: str, _arguments: object) -> None:
         if random.random() < _FAULT_SHARE:
             raise random.choice([lost_reply(), *map(refusal, _REFUSALS)])
 
-    return FaultyTable(MemoryTable(), Fault(of=REQUESTS, before=fail))
+    return FaultyTable(MemoryTable(), show(fail))
 
 
 @dataclass
