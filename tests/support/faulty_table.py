@@ -8,7 +8,8 @@
     FaultyTable(client, kill(2, is_done=True))          the process dies when the second is done
     FaultyTable(client, show(note))                     a test sees each request, and may change it
     FaultyTable(client, Fault(tells=lambda _: {}))      no answer tells anything
-    table.will(down())                                  from now on no request arrives
+    table.will(down())                                  from now on no request reaches it
+    table.will(mute())                                  from now on it does not answer
     table.will()                                        all is well again
 
 Requests are counted from 1, each fault counts those of its own kind from when it was planned.
@@ -17,9 +18,10 @@ Requests are counted from 1, each fault counts those of its own kind from when i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from random import Random
 from typing import Any, Final, Literal
 
 from botocore.exceptions import (
@@ -100,6 +102,11 @@ def defects() -> dict[str, ClientError]:
     return {code: client_error(code) for code in codes}
 
 
+def failures() -> list[Exception]:
+    """Each of these, made now."""
+    return [*unknown_outcomes().values(), *map(refusal, defects())]
+
+
 def lost_reply() -> Exception:
     return ReadTimeoutError(endpoint_url=ENDPOINT)
 
@@ -173,16 +180,19 @@ def fault(
     return Fault(of=of, at=at, error=error, is_done=when == "after", after=then, has=has)
 
 
-def lose(
-    *at: int, then: Callable[[], object] = lambda: None, of: Collection[str] = WRITES
-) -> Fault:
+def lose(*at: int, of: Collection[str] = WRITES) -> Fault:
     """Does writes, and loses the replies."""
-    return fault(lost_reply(), at, when="after", then=then, of=of)
+    return fault(lost_reply(), at, when="after", of=of)
 
 
-def down() -> Fault:
+def mute() -> Fault:
+    """Does all that is asked, and loses each reply."""
+    return lose(of=REQUESTS)
+
+
+def down(error: Exception | None = None) -> Fault:
     """An outage: no request reaches the table."""
-    return fault(ConnectTimeoutError(endpoint_url=ENDPOINT), of=REQUESTS)
+    return fault(error or ConnectTimeoutError(endpoint_url=ENDPOINT), of=REQUESTS)
 
 
 def meanwhile(
@@ -218,6 +228,21 @@ def delay(
     return meanwhile(at, lambda: clock.advance(seconds), of=of)
 
 
+def fail_some(
+    share: float,
+    random: Random,
+    errors: Callable[[], Sequence[BaseException]] = failures,
+    of: Collection[str] = REQUESTS,
+) -> Fault:
+    """Fails a share of the requests, each with one of these errors."""
+
+    def fail() -> None:
+        if random.random() < share:
+            raise random.choice(errors())
+
+    return meanwhile((), fail, of=of)
+
+
 def kill(at: At, *, is_done: bool = False, of: Collection[str] = REQUESTS) -> Fault:
     """Ends the process at a request, before or after that is done."""
     return Fault(of=of, at=at, error=Killed(), is_done=is_done)
@@ -230,8 +255,8 @@ class Faulty:
         calls: the name of each request, in order: the user's bill.
     """
 
-    def __init__(self, *plan: Fault, calls: list[str] | None = None) -> None:
-        self.calls: list[str] = [] if calls is None else calls
+    def __init__(self, *plan: Fault) -> None:
+        self.calls: list[str] = []
         self._plan = list(plan)
         self._mutex = threading.Lock()
 
@@ -288,8 +313,8 @@ class FaultyTable(Faulty):
         inner: where the requests go.
     """
 
-    def __init__(self, inner: object, *plan: Fault, calls: list[str] | None = None) -> None:
-        super().__init__(*plan, calls=calls)
+    def __init__(self, inner: object, *plan: Fault) -> None:
+        super().__init__(*plan)
         self.inner: Any = inner
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has

@@ -19,7 +19,7 @@ from fairlock import (
 )
 from tests.contracts.client.drivers import World, done
 from tests.support import acquire, logged_here, owner
-from tests.support.faulty_table import REQUESTS, fault, lose, refusal
+from tests.support.faulty_table import down, lose, refusal
 
 PUT: Any = {"Put": {"TableName": "any", "Item": {"pk": {"S": "a"}, "sk": {"S": "b"}}}}
 WHY = "stuck since 3 a.m."
@@ -162,7 +162,7 @@ async def test_an_outage_is_no_answer(world: World) -> None:
         (refusal("InternalServerError"), LockStoreUnavailable),
         (refusal("AccessDeniedException"), LockStoreMisconfigured),
     ):
-        world.table.will(fault(outage, of=REQUESTS))
+        world.table.will(down(outage))
         for call in calls:
             with pytest.raises(error):
                 await done(call())

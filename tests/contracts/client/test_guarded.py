@@ -11,16 +11,7 @@ from fairlock import LockLost, LockStoreUnavailable
 from fairlock.errors import TransactionRefused
 from fairlock.protocol.model import ReleaseRequest
 from tests.contracts.client.drivers import Threads, Told, World, done, inside
-from tests.support.faulty_table import (
-    REQUESTS,
-    TRANSACTIONS,
-    down,
-    fault,
-    lose,
-    lost_reply,
-    meanwhile,
-    show,
-)
+from tests.support.faulty_table import TRANSACTIONS, down, lost_reply, meanwhile, mute, show
 
 PUT: Any = {"Put": {"TableName": "notes", "Item": {"pk": {"S": "report"}, "sk": {"S": "7"}}}}
 REFUSED: Any = {"Put": {**PUT["Put"], "ConditionExpression": "attribute_exists(pk)"}}
@@ -85,7 +76,7 @@ async def test_a_release_with_writes_of_unknown_outcome_is_no_loss_and_may_be_re
     world: World, *, is_sent: bool
 ) -> None:
     async with inside(await a_lock(world)) as lock:
-        world.table.will(lose(of=REQUESTS) if is_sent else down())
+        world.table.will(mute() if is_sent else down())
         with pytest.raises(LockStoreUnavailable):
             await done(lock.transact_write([PUT], token="one", release=True))
         world.table.will()
@@ -139,7 +130,7 @@ async def test_a_release_after_an_unknown_one_with_a_refused_repeat_succeeds(
 ) -> None:
     """It is held in the table, but not renewed; and the first sending may be written yet."""
     lock = await a_lock(world)
-    world.table.will(fault(lost_reply(), of=REQUESTS))
+    world.table.will(down(lost_reply()))
     with pytest.raises(LockStoreUnavailable):
         await done(lock.transact_write([REFUSED], token="one", release=True))
     world.table.will()
@@ -155,7 +146,7 @@ async def test_a_release_after_an_unknown_one_with_a_refused_repeat_succeeds(
 async def test_after_an_unknown_release_a_refused_write_is_no_loss(world: World) -> None:
     told = Told(world)
     lock = await a_lock(world, **told.callbacks())
-    world.table.will(lose(of=REQUESTS))
+    world.table.will(mute())
     with pytest.raises(LockStoreUnavailable):
         await done(lock.transact_write([PUT], release=True))
     world.table.will()

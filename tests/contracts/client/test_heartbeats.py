@@ -14,7 +14,7 @@ import pytest
 from fairlock import LockLost, LockStoreUnavailable
 from tests.contracts.client.drivers import OWN, Told, World, done, inside
 from tests.support import logged_here
-from tests.support.faulty_table import REQUESTS, down, fault, lose, refusal
+from tests.support.faulty_table import down, mute, refusal
 
 
 async def outage(world: World, seconds: float) -> None:
@@ -33,7 +33,7 @@ async def test_a_lock_is_renewed_every_third_of_its_lease(world: World) -> None:
 async def test_a_lost_reply_is_no_lost_lock(world: World) -> None:
     told = Told(world)
     async with inside(world.client().hold("a", **told.callbacks())) as lock:
-        world.table.will(lose(of=REQUESTS))
+        world.table.will(mute())
         await world.sleep(12)
         world.table.will()
         assert world.table.state("a").holders[0].revision >= 2
@@ -80,7 +80,7 @@ async def test_loss_and_danger_are_told_with_lock_and_reason(
 ) -> None:
     told = Told(world)
     await done(world.client().acquire("a", **told.callbacks()))
-    world.table.will(fault(refusal("AccessDeniedException"), of=REQUESTS))
+    world.table.will(down(refusal("AccessDeniedException")))
     with caplog.at_level(logging.WARNING, "fairlock"):
         await world.sleep(31)
     assert told.what == ["danger", "lost"]
@@ -106,7 +106,7 @@ async def test_heartbeats_survive_a_defect_for_as_long_as_the_lease(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with inside(world.client().hold("a")) as lock:
-        world.table.will(fault(PermissionError("no permission, for now"), of=REQUESTS))
+        world.table.will(down(PermissionError("no permission, for now")))
         await world.sleep(25)
         world.table.will()
         await world.sleep(60)
@@ -149,7 +149,7 @@ async def test_after_the_release_no_heartbeat_is_sent(world: World) -> None:
 async def test_an_unknown_heartbeat_of_ones_own_counts_its_shorter_lease(world: World) -> None:
     """It may have been written."""
     lock = await done(world.client().acquire("a"))
-    world.table.will(fault(refusal("InternalServerError"), of=REQUESTS))
+    world.table.will(down(refusal("InternalServerError")))
     with pytest.raises(LockStoreUnavailable):
         await done(lock.heartbeat(lease=20))
     assert lock.remaining == pytest.approx(20 * 0.98, abs=0.1)
@@ -166,7 +166,7 @@ async def test_one_that_is_unknown_and_asks_for_a_shorter_lease_is_made_up_for(
     """The next one would be due only after the end of the lease that may have been written."""
     told = Told(world)
     async with inside(world.client().hold("a", lease=60, **told.callbacks())) as lock:
-        world.table.will(lose(of=REQUESTS) if is_written else down())
+        world.table.will(mute() if is_written else down())
         with pytest.raises(LockStoreUnavailable):
             await done(lock.heartbeat(lease=lease))
         world.table.will()

@@ -10,7 +10,7 @@ import pytest
 
 from fairlock import LockStoreUnavailable, SlotTooLate
 from tests.contracts.client.drivers import World, done
-from tests.support.faulty_table import REQUESTS, down, lose
+from tests.support.faulty_table import down, mute
 
 HOUR = 3600
 REPORT: dict[str, Any] = {"name": "report", "rate": (1, HOUR)}
@@ -53,7 +53,7 @@ async def test_the_wait_is_that_of_the_client_unless_the_call_says_otherwise(wor
 async def test_a_refusal_that_no_repeat_makes_sure_is_an_unknown_outcome(world: World) -> None:
     """Another client has reserved since the reply was lost. It would be the same for all hours."""
     await done(world.locks.pace(**VENDOR))
-    world.table.will(lose(of=REQUESTS))
+    world.table.will(mute())
 
     async def another_reserves() -> None:
         world.table.will()
@@ -74,7 +74,7 @@ async def test_in_an_outage_a_caller_with_hours_to_wait_asks_twice_a_minute(worl
 
 
 async def test_the_hourly_job_runs_although_the_first_replies_were_lost(world: World) -> None:
-    world.table.will(lose(of=REQUESTS))
+    world.table.will(mute())
     world.at(2, world.table.will)
     await done(world.locks.pace(**REPORT, max_wait=0))
     with pytest.raises(SlotTooLate):

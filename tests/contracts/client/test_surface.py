@@ -18,7 +18,7 @@ from fairlock import (
 )
 from fairlock.testing.manual_clock import START_MS
 from tests.contracts.client.drivers import Tasks, World, done, inside
-from tests.support.faulty_table import REQUESTS, WRITES, down, fault, unknown_outcomes
+from tests.support.faulty_table import WRITES, down, unknown_outcomes
 from tests.unit.client.doubles import Hook
 
 
@@ -105,7 +105,7 @@ UNKNOWN = unknown_outcomes()
 @pytest.mark.parametrize("what", UNKNOWN)
 async def test_an_error_of_every_call_is_no_grant_and_no_refusal(world: World, what: str) -> None:
     locks = world.client()
-    world.table.will(fault(UNKNOWN[what], of=REQUESTS))
+    world.table.will(down(UNKNOWN[what]))
     with pytest.raises(LockStoreUnavailable):
         await done(locks.try_acquire("a"))
     with pytest.raises(LockStoreUnavailable):

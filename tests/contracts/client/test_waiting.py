@@ -17,13 +17,13 @@ from tests.contracts.client.drivers import Threads, World, done
 from tests.support import acquire, release
 from tests.support.faulty_table import (
     RENEWAL,
-    REQUESTS,
     TRANSACTIONS,
     down,
     fault,
     lose,
     lost_reply,
     meanwhile,
+    mute,
 )
 
 
@@ -185,7 +185,7 @@ async def test_a_late_hand_over_that_is_not_renewed_is_asked_for_until_it_is(wor
 
 async def test_a_grant_with_a_lost_reply_is_given_back_if_no_one_waits_for_it(world: World) -> None:
     """`try_acquire` tries once; what it may have got must not block others for a lease."""
-    world.table.will(lose(1, of=REQUESTS))
+    world.table.will(lose(1))
     with pytest.raises(LockStoreUnavailable):
         await done(world.client().try_acquire("a"))
     assert world.table.state("a").held == 0
@@ -193,7 +193,7 @@ async def test_a_grant_with_a_lost_reply_is_given_back_if_no_one_waits_for_it(wo
 
 async def test_a_try_that_lands_after_its_caller_has_given_it_up_is_refused(world: World) -> None:
     """Else it would be granted to no one, until its lease ends."""
-    world.table.will(fault(lost_reply(), 1, of=REQUESTS))
+    world.table.will(fault(lost_reply(), 1))
     with pytest.raises(LockStoreUnavailable):
         await done(world.client().try_acquire("a"))
     (_, late), *_ = world.table.sent
@@ -203,7 +203,7 @@ async def test_a_try_that_lands_after_its_caller_has_given_it_up_is_refused(worl
 
 
 async def test_a_grant_whose_reply_was_lost_is_found_by_asking_again(world: World) -> None:
-    world.table.will(lose(of=REQUESTS))
+    world.table.will(mute())
     world.at(3, world.table.will)
     lock = await done(world.client(heartbeat_every=math.inf).acquire("a", max_wait=60))
     assert world.now() < 6
@@ -231,7 +231,7 @@ async def test_a_release_whose_reply_was_lost_succeeds_when_it_is_repeated_and_i
 ) -> None:
     """The client repeats it for a while, and its caller after others came and went."""
     lock = await held(world)
-    world.table.will(lose(of=REQUESTS))
+    world.table.will(mute())
     world.at(1 if is_known else 300, world.table.will)
     if not is_known:
         with pytest.raises(LockStoreUnavailable):

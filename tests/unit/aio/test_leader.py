@@ -20,19 +20,13 @@ LEASE = 30
 
 
 @pytest.fixture
-def table() -> Table:
-    return Table(LoopClock())
+def locks() -> FakeAsyncLockClient:
+    return FakeAsyncLockClient(lease=LEASE)
 
 
-@pytest.fixture
-def locks(table: Table) -> FakeAsyncLockClient:
-    return FakeAsyncLockClient(table=table, lease=LEASE)
-
-
-async def test_a_task_that_goes_on_after_its_lease_is_cancelled_and_called_again(
-    locks: FakeAsyncLockClient, table: Table
-) -> None:
-    left: list[float] = []
+async def test_a_task_that_goes_on_after_its_lease_is_cancelled_and_called_again() -> None:
+    left, table = list[float](), Table(LoopClock())
+    locks = FakeAsyncLockClient(table=table, lease=LEASE)
 
     async def work(lock: AsyncLock, stop: asyncio.Event) -> str:
         if left:

@@ -17,7 +17,7 @@ from rich.text import Text
 from fairlock import LockClient, LockDescription
 from fairlock.cli.listing import list_locks, reader, watch
 from tests.support import FakeClock, Operations, acquire, release, store_over
-from tests.support.faulty_table import REQUESTS, fault, lost_reply
+from tests.support.faulty_table import down, lost_reply
 from tests.unit.cli.conftest import PLACE, client_of, pipe, shown_lines, terminal, text_of
 from tests.unit.client.doubles import Table
 
@@ -91,8 +91,7 @@ def test_a_table_that_does_not_answer_is_told_and_read_again(
     lister: LockClient, table: Table, clock: FakeClock, console_of: Callable[[], Console]
 ) -> None:
     console = console_of()
-    fails = fault(lost_reply(), of=REQUESTS)
-    watched(lister, console, clock, lambda: table.will(fails), table.will)
+    watched(lister, console, clock, lambda: table.will(down(lost_reply())), table.will)
     assert text_of(console).count("no answer: the lock table did not answer") == 1
 
 

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
 from fairlock import ClientUnusable, Lock, LockClient, LockStoreUnavailable, LockWaitTimeout, locked
 from fairlock.client.reporting import LockEventKind, LockEvents
 from tests.support import Operations, acquire, in_a_thread, release, store_over
-from tests.support.faulty_table import READS, REQUESTS, TRANSACTIONS, down, fault, meanwhile, show
+from tests.support.faulty_table import READS, REQUESTS, TRANSACTIONS, Fault, down, fault, meanwhile
 from tests.unit.client.conftest import Near
 from tests.unit.client.doubles import Table, TimeLimitError, interrupt
 
@@ -105,7 +105,7 @@ def test_what_is_free_or_over_is_not_remembered(near: Near) -> None:
     locks = near.client(lease=10, heartbeat_every=math.inf)
     for number in range(3):
         lock = locks.acquire(f"over-{number}")
-        near.table.will(fault(ConnectionResetError(), of=REQUESTS))
+        near.table.will(down(ConnectionResetError()))
         with pytest.raises(ConnectionResetError):
             lock.release()
         near.table.will()
@@ -215,24 +215,12 @@ def store(near: Near) -> Operations:
     return store_over(near.table, near.clock)
 
 
-class Impatient:
-    """Presses Ctrl-C in the first poll, and again before each of the next requests."""
-
-    def __init__(self, presses: int) -> None:
-        self.left = presses
-        self.is_polling = self.has_joined = False
-
-    def __call__(self, name: str, _request: dict[str, Any]) -> None:
-        self.is_polling = self.is_polling or (self.has_joined and name in READS)
-        self.has_joined = self.has_joined or name == "transact_write_items"
-        if self.is_polling and self.left:
-            self.left -= 1
-            raise KeyboardInterrupt
-
-
 def interrupted_wait(near: Near, store: Operations, locks: LockClient, presses: int) -> None:
+    """Presses Ctrl-C in the first poll, and again before each of the next requests."""
     store.acquire(acquire("holder", lock_name="a"))
-    near.table.will(show(Impatient(presses)))
+    again = [fault(KeyboardInterrupt(), number, of=REQUESTS) for number in range(1, presses)]
+    first = fault(KeyboardInterrupt(), 1, of=READS, then=lambda: near.table.will(*again))
+    near.table.will(Fault(of=TRANSACTIONS, after=lambda: near.table.will(first)))
     with pytest.raises(KeyboardInterrupt):
         locks.acquire("a", max_wait=30)
     near.table.will()
