@@ -38,12 +38,13 @@ class Waiters:
     limit: int = 1
     granted: list[str] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
+    requests: list[str] = field(init=False)
     mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         """Makes the store."""
-        counting: Any = FaultyTable(self.client, calls=self.requests)
+        counting: Any = FaultyTable(self.client)
+        self.requests = counting.calls
         # Two minutes: on a busy machine a dozen threads get in each other's way for long.
         budget = RetryBudget(seconds=_LONGEST_SECONDS)
         table = LockTable(counting, TABLE, retry_budget=budget)

@@ -32,7 +32,7 @@ from lambdas import acquire, reap, release, runtime
 from tests.support import LambdaContextStub
 from tests.support.bad_inputs import VALID_EXECUTION
 from tests.support.checkout import ROOT
-from tests.support.faulty_table import REQUESTS, Fault, FaultyTable
+from tests.support.faulty_table import FaultyTable, meanwhile
 
 OURS = (f"{ROOT}/fairlock/", f"{ROOT}/lambdas/")
 NOT_ON_THE_WAY = f"{ROOT}/fairlock/testing/"
@@ -79,7 +79,7 @@ class Bench:
     status: str = "RUNNING"
 
     def client(self, service: str) -> Any:  # noqa: ANN401 - stands for clients of boto3
-        note = Fault(of=REQUESTS, before=lambda: self.way.note_request("dynamodb"))
+        note = meanwhile((), lambda: self.way.note_request("dynamodb"))
         return FaultyTable(self.table, note) if service == "dynamodb" else self
 
     def send_task_success(self, **_request: object) -> None:

@@ -17,14 +17,15 @@ from unittest.mock import patch
 from fairlock import AsyncLockClient, Lock, LockClient
 from fairlock.errors import InvalidRequest
 from fairlock.testing import ManualClock
+from fairlock.testing.fake_async_client import _Awaitable
 from fairlock.testing.fake_table import MemoryTable
 from tests.fuzz import findings as kinds
 from tests.fuzz.findings import LOCKS, MARK, Findings, captured_log, hostile, leaks, shown
 from tests.support import acquire, store_over
-from tests.support.faulty_table import REQUESTS, Fault, FaultyTable, lost_reply, refusal
+from tests.support.faulty_table import FaultyTable, fail_some, lost_reply, refusal
 
 _CALLS_PER_CLIENT: Final = 100
-_FAULT_SHARE: Final = 0.02
+_SHARE: Final = 0.02
 _REFUSALS: Final = ("AccessDeniedException", "ThrottlingException")
 _SETTINGS: Final[dict[str, Any]] = {
     "lease": 30,
@@ -57,26 +58,8 @@ _WAYS: Final[tuple[dict[str, Any], ...]] = (
 
 def failing_table(random: Random) -> FaultyTable:
     """A table in memory of which any request may fail."""
-
-    def fail() -> None:
-        if random.random() < _FAULT_SHARE:
-            raise random.choice([lost_reply(), *map(refusal, _REFUSALS)])
-
-    return FaultyTable(MemoryTable(), Fault(of=REQUESTS, before=fail))
-
-
-@dataclass
-class AwaitableTable:
-    """The same for the asynchronous client."""
-
-    inner: FaultyTable
-    exceptions: Any = MemoryTable.exceptions
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - an operation
-        async def call(**arguments: Any) -> Any:  # noqa: ANN401 - as aiobotocore answers
-            return getattr(self.inner, name)(**arguments)
-
-        return call
+    fails = fail_some(_SHARE, random, lambda: [lost_reply(), *map(refusal, _REFUSALS)])
+    return FaultyTable(MemoryTable(), fails)
 
 
 @dataclass
@@ -108,7 +91,7 @@ class Calls:
         settings.setdefault("heartbeat_every", float("inf"))
         settings.setdefault("safe_period", 1)
         if self.is_async:
-            return AsyncLockClient("locks", client=AwaitableTable(self.table), **settings)
+            return AsyncLockClient("locks", client=_Awaitable(self.table), **settings)  # type: ignore[arg-type]  # replaces one
         return LockClient("locks", client=self.table, clock=self.clock, **settings)  # type: ignore[arg-type]  # replaces one
 
     async def _judged(self, name: str, call: Callable[[], Any | Awaitable[Any]]) -> Any:  # noqa: ANN401 - what the call returned

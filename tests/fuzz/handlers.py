@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
+from functools import partial
 from io import StringIO
 from random import Random
 from typing import Any, ClassVar, Final
@@ -29,8 +30,13 @@ from tests.fuzz.findings import (
     shown,
 )
 from tests.support import LambdaContextStub
-from tests.support.faulty_table import WRITES, defects, refusal, unknown_outcomes
+from tests.support.faulty_table import REQUESTS, FaultyTable, fail_some, refusal
 
+_MAY_FAIL: Final = (
+    *(*REQUESTS, "describe_execution", "send_task_success", "send_task_failure"),
+    "change_message_visibility",
+)
+"""A message that SQS does not take would fail its record only, which comes again."""
 _OWNERS: Final = 8
 _FAULT_SHARE: Final = 0.01
 _CONTEXT: Final = LambdaContextStub()
@@ -59,31 +65,28 @@ _OTHER_FIELDS: Final = (
 """Those of other requests, or of none."""
 
 
+def faulty_aws(random: Random) -> FaultyTable:
+    """DynamoDB, Step Functions and SQS, of which any request may fail."""
+    return FaultyTable(Aws(random), fail_some(_FAULT_SHARE, random, of=_MAY_FAIL))
+
+
 @dataclass
-class FaultyAws:
-    """DynamoDB, Step Functions and SQS, of which any request may fail; counts the writes."""
+class Aws:
+    """A table in memory, and what the other services answer."""
 
     random: Random
     table: MemoryTable = field(default_factory=MemoryTable)
-    writes: int = 0
     exceptions: ClassVar = Exceptions
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - an operation
-        def call(**arguments: Any) -> Any:  # noqa: ANN401 - as boto3 answers
-            self.writes += name in WRITES
-            # A message that SQS does not take fails its record only, which comes again.
-            if name != "send_message" and self.random.random() < _FAULT_SHARE:
-                refusals = [refusal(code) for code in defects()]
-                raise self.random.choice([*unknown_outcomes().values(), *refusals])
-            if hasattr(self.table, name):
-                return getattr(self.table, name)(**arguments)
-            if name == "describe_execution":
-                return {"status": self.random.choice(("RUNNING", "ABORTED", "SUCCEEDED"))}
-            if name.startswith("send_task") and self.random.random() < 0.2:
-                raise refusal("TaskTimedOut")
-            return {}
+        return getattr(self.table, name, partial(self._answer, name))
 
-        return call
+    def _answer(self, name: str, **_arguments: object) -> dict[str, str]:
+        if name == "describe_execution":
+            return {"status": self.random.choice(("RUNNING", "ABORTED", "SUCCEEDED"))}
+        if name.startswith("send_task") and self.random.random() < 0.2:
+            raise refusal("TaskTimedOut")
+        return {}
 
 
 @dataclass
@@ -160,12 +163,13 @@ class Requests:
 def fuzz_handlers(requests: int, *, seed: int) -> Findings:
     """Sends so many requests to the functions, and judges each of them."""
     random = Random(seed)  # noqa: S311 - it is to be repeatable
-    aws = FaultyAws(random)
+    aws = faulty_aws(random)
     with _environment(aws) as output:
         run = _Run(aws, Requests(random), output)
         for number in range(requests):
             if number % 250 == 0:
-                aws.table = MemoryTable()
+                aws.inner.table = MemoryTable()
+                aws.calls.clear()
             run.send(random.choice(_HANDLERS))
     return run.findings
 
@@ -184,7 +188,7 @@ _HANDLERS: Final[list[tuple[str, Callable[..., Any]]]] = [
 
 @dataclass
 class _Run:
-    aws: FaultyAws
+    aws: FaultyTable
     requests: Requests
     output: StringIO
     findings: Findings = field(default_factory=Findings)
@@ -195,7 +199,7 @@ class _Run:
         is_reap = name == "reap"
         event = self.requests.reap_event() if is_reap else self.requests.event(name)
         call = f"{name} {shown(event)[:300]}"
-        writes, before = self.aws.writes, dict(self.aws.table.items)
+        writes, before = self.aws.writes, dict(self.aws.inner.table.items)
         try:
             answer = handler(event, _CONTEXT)
         except Exception as error:  # noqa: BLE001 - to judge them is the purpose
@@ -203,13 +207,13 @@ class _Run:
             if isinstance(error, InvalidRequest) and self.aws.writes != writes:
                 # Only the lock tells that a reader asks to write: by a write that it refuses.
                 is_upgrade = "cannot become exclusive" in error.rule
-                if not is_upgrade or _locks(self.aws.table.items) != _locks(before):
+                if not is_upgrade or _locks(self.aws.inner.table.items) != _locks(before):
                     self.findings.add(kinds.WRITES, f"{call} -> {error}")
         else:
             self._judge_answer(call, event, answer)
             has_queue = any(sort_key.startswith("WAITER") for _, sort_key in before)
             must_not_write = not has_queue and _must_not_write(event, answer)
-            if must_not_write and self.aws.table.items != before:
+            if must_not_write and self.aws.inner.table.items != before:
                 self.findings.add(kinds.WRITES, f"{call} -> {answer}")
         printed = self.findings.judge_output(self.output, call)
         for logged in set(_LOGGED_ERROR.findall(printed)) - _typed():
@@ -257,7 +261,7 @@ def _must_not_write(event: dict[str, Any], answer: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def _environment(aws: FaultyAws) -> Iterator[StringIO]:
+def _environment(aws: FaultyTable) -> Iterator[StringIO]:
     """The handlers over these clients, with all that they print; nothing sleeps."""
     output, level = StringIO(), runtime.logger.log_level
     variables = {"FAIRLOCK_TABLE_NAME": "locks", "FAIRLOCK_REAP_QUEUE_URL": "queue"}

@@ -129,7 +129,7 @@ class LockMachine(RuleBasedStateMachine):
         plan = self.reference.plan(
             self.clock.wall_ms(), lock=call.lock_name, owner=call.owner_id, limit=call.limit
         )
-        rival = store_over(FaultyTable(self.memory), self.clock)
+        rival = store_over(self.memory, self.clock)
 
         def interrupt() -> None:
             answer, expected = self.ask_store(other, rival), self.ask_reference(other)

@@ -6,7 +6,11 @@
     FaultyTable(client, repeat())                       botocore sends each write twice
     FaultyTable(client, delay(6, clock, of=READS))      each read takes 6 s
     FaultyTable(client, kill(2, is_done=True))          the process dies when the second is done
+    FaultyTable(client, show(note))                     a test sees each request, and may change it
     FaultyTable(client, Fault(tells=lambda _: {}))      no answer tells anything
+    table.will(down())                                  from now on no request reaches it
+    table.will(mute())                                  from now on it does not answer
+    table.will()                                        all is well again
 
 Requests are counted from 1, each fault counts those of its own kind from when it was planned.
 """
@@ -14,9 +18,10 @@ Requests are counted from 1, each fault counts those of its own kind from when i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from random import Random
 from typing import Any, Final, Literal
 
 from botocore.exceptions import (
@@ -97,6 +102,11 @@ def defects() -> dict[str, ClientError]:
     return {code: client_error(code) for code in codes}
 
 
+def failures() -> list[Exception]:
+    """Each of these, made now."""
+    return [*unknown_outcomes().values(), *map(refusal, defects())]
+
+
 def lost_reply() -> Exception:
     return ReadTimeoutError(endpoint_url=ENDPOINT)
 
@@ -104,6 +114,8 @@ def lost_reply() -> Exception:
 TRANSACTIONS: Final = ("transact_write_items",)
 READS: Final = ("get_item", "query", "scan")
 REQUESTS: Final = READS + WRITES
+RENEWAL: Final = "#h_revision = #mine.#h_revision + :one"
+"""What the update expression of each heartbeat has."""
 At = int | Collection[int]
 """Numbers of requests; none for every request."""
 
@@ -129,9 +141,10 @@ class Fault:
         error: what their sender sees instead of the answer; None for the answer.
         is_done: whether the request is done.
         times: how often it is sent.
-        before: happens before it.
+        before: called before it, with its name and arguments.
         after: happens after it, before its sender goes on.
         tells: what its sender is told of the answer.
+        has: a text that the update expressions of those have that are counted.
     """
 
     of: Collection[str] = WRITES
@@ -139,14 +152,15 @@ class Fault:
     error: BaseException | None = None
     is_done: bool = True
     times: int = 1
-    before: Callable[[], object] = lambda: None
+    before: Callable[[str, dict[str, Any]], object] = lambda _name, _arguments: None
     after: Callable[[], object] = lambda: None
     tells: Callable[[Any], Any] = lambda answer: answer
+    has: str = ""
     seen: int = 0
 
-    def strikes(self, name: str) -> bool:
+    def strikes(self, name: str, arguments: dict[str, Any]) -> bool:
         """Counts a request; tells whether it is one of these."""
-        if name not in self.of:
+        if name not in self.of or self.has not in arguments.get("UpdateExpression", ""):
             return False
         self.seen += 1
         at = [self.at] if isinstance(self.at, int) else self.at
@@ -160,19 +174,39 @@ def fault(
     when: Literal["before", "after"] = "before",
     then: Callable[[], object] = lambda: None,
     of: Collection[str] = WRITES,
+    has: str = "",
 ) -> Fault:
     """Fails writes: `before` they reach the table, or `after` they were done."""
-    return Fault(of=of, at=at, error=error, is_done=when == "after", after=then)
+    return Fault(of=of, at=at, error=error, is_done=when == "after", after=then, has=has)
 
 
-def lose(*at: int, then: Callable[[], object] = lambda: None) -> Fault:
+def lose(*at: int, of: Collection[str] = WRITES) -> Fault:
     """Does writes, and loses the replies."""
-    return fault(lost_reply(), at, when="after", then=then)
+    return fault(lost_reply(), at, when="after", of=of)
 
 
-def meanwhile(at: At, action: Callable[[], object], *, of: Collection[str] = REQUESTS) -> Fault:
+def mute() -> Fault:
+    """Does all that is asked, and loses each reply."""
+    return lose(of=REQUESTS)
+
+
+def down(error: Exception | None = None) -> Fault:
+    """An outage: no request reaches the table."""
+    return fault(error or ConnectTimeoutError(endpoint_url=ENDPOINT), of=REQUESTS)
+
+
+def meanwhile(
+    at: At, action: Callable[[], object], *, of: Collection[str] = REQUESTS, has: str = ""
+) -> Fault:
     """Lets others act just before a request."""
-    return Fault(of=of, at=at, before=action)
+    return Fault(of=of, at=at, before=lambda _name, _arguments: action(), has=has)
+
+
+def show(
+    action: Callable[[str, dict[str, Any]], object], *, of: Collection[str] = REQUESTS
+) -> Fault:
+    """Shows the name and arguments of each request before it is sent."""
+    return Fault(of=of, before=action)
 
 
 def repeat(*at: int, of: Collection[str] = WRITES) -> Fault:
@@ -189,8 +223,24 @@ def delay(
     late: bool = False,
 ) -> Fault:
     """Lets requests take time: before they are done, or `late` their answers."""
-    passes = (lambda: None), (lambda: clock.advance(seconds))
-    return Fault(of=of, at=at, before=passes[not late], after=passes[late])
+    if late:
+        return Fault(of=of, at=at, after=lambda: clock.advance(seconds))
+    return meanwhile(at, lambda: clock.advance(seconds), of=of)
+
+
+def fail_some(
+    share: float,
+    random: Random,
+    errors: Callable[[], Sequence[BaseException]] = failures,
+    of: Collection[str] = REQUESTS,
+) -> Fault:
+    """Fails a share of the requests, each with one of these errors."""
+
+    def fail() -> None:
+        if random.random() < share:
+            raise random.choice(errors())
+
+    return meanwhile((), fail, of=of)
 
 
 def kill(at: At, *, is_done: bool = False, of: Collection[str] = REQUESTS) -> Fault:
@@ -198,17 +248,15 @@ def kill(at: At, *, is_done: bool = False, of: Collection[str] = REQUESTS) -> Fa
     return Fault(of=of, at=at, error=Killed(), is_done=is_done)
 
 
-class FaultyTable:
-    """Passes requests on to a table in memory or a client, counts them, and fails as planned.
+class Faulty:
+    """Counts the requests that are sent through it, and lets them fail as planned.
 
     Attributes:
-        inner: where the requests go.
         calls: the name of each request, in order: the user's bill.
     """
 
-    def __init__(self, inner: object, *plan: Fault, calls: list[str] | None = None) -> None:
-        self.inner: Any = inner
-        self.calls: list[str] = [] if calls is None else calls
+    def __init__(self, *plan: Fault) -> None:
+        self.calls: list[str] = []
         self._plan = list(plan)
         self._mutex = threading.Lock()
 
@@ -231,19 +279,14 @@ class FaultyTable:
         """What was to come before a request that was not sent comes now."""
         for each in self._plan:
             if isinstance(each.at, int) and each.seen < each.at:
-                each.before()
+                each.before("", {})
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
-        if name not in REQUESTS and not any(name in each.of for each in self._plan):
-            return getattr(self.inner, name)
-        return lambda **arguments: self._send(getattr(self.inner, name), name, arguments)
-
-    def _send(self, send: Callable[..., Any], name: str, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
+    def _pass_on(self, send: Callable[..., Any], name: str, arguments: dict[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
         with self._mutex:
             self.calls.append(name)
-            faults = [each for each in self._plan if each.strikes(name)]
+            faults = [each for each in self._plan if each.strikes(name, arguments)]
         for each in faults:
-            each.before()
+            each.before(name, arguments)
         failing = next((each for each in faults if each.error is not None), None)
         for _ in range(max((each.times for each in faults), default=1) - 1):
             with suppress(ClientError):
@@ -259,4 +302,22 @@ class FaultyTable:
                 send(**arguments)
         failing.after()
         assert failing.error is not None
-        raise failing.error
+        # An error that is raised again and again would keep the frames of all its senders.
+        raise failing.error.with_traceback(None)
+
+
+class FaultyTable(Faulty):
+    """Passes requests on to a table in memory or a client.
+
+    Attributes:
+        inner: where the requests go.
+    """
+
+    def __init__(self, inner: object, *plan: Fault) -> None:
+        super().__init__(*plan)
+        self.inner: Any = inner
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the client has
+        if name not in REQUESTS and not any(name in each.of for each in self._plan):
+            return getattr(self.inner, name)
+        return lambda **arguments: self._pass_on(getattr(self.inner, name), name, arguments)

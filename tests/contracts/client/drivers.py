@@ -184,16 +184,6 @@ class Tasks(World):
         return FakeAsyncLockClient(table=self.table, **settings)
 
 
-def change(world: World, **attributes: object) -> Callable[[], None]:
-    """Something to be done later: sets attributes of the table."""
-
-    def act() -> None:
-        for name, value in attributes.items():
-            setattr(world.table, name, value)
-
-    return act
-
-
 WAYS = ("hold", "acquire", "locked")
 
 

@@ -19,7 +19,7 @@ from fairlock import (
 )
 from tests.contracts.client.drivers import World, done
 from tests.support import acquire, logged_here, owner
-from tests.support.faulty_table import refusal
+from tests.support.faulty_table import down, lose, refusal
 
 PUT: Any = {"Put": {"TableName": "any", "Item": {"pk": {"S": "a"}, "sk": {"S": "b"}}}}
 WHY = "stuck since 3 a.m."
@@ -138,12 +138,8 @@ async def test_an_owner_id_is_enough_to_release_and_that_may_be_repeated(world: 
 @pytest.mark.parametrize("by_force", [True, False])
 async def test_a_release_with_a_lost_reply_is_repeated(world: World, *, by_force: bool) -> None:
     lock, olga = await anna_and_olga(world)
-    losses = iter([True, True, True])
-
-    def lose(name: str, _request: object) -> None:
-        world.table.loses_replies = name == "update_item" and next(losses, False)
-
-    world.table.before, began = lose, world.now()
+    world.table.will(lose(1, 2, 3, of=("update_item",)))
+    began = world.now()
     if by_force:
         await force(olga, lock)
     else:
@@ -166,11 +162,11 @@ async def test_an_outage_is_no_answer(world: World) -> None:
         (refusal("InternalServerError"), LockStoreUnavailable),
         (refusal("AccessDeniedException"), LockStoreMisconfigured),
     ):
-        world.table.outage = outage
+        world.table.will(down(outage))
         for call in calls:
             with pytest.raises(error):
                 await done(call())
-    world.table.outage = None
+    world.table.will()
     await done((await done(olga.adopt("a", lock.owner_id))).heartbeat())
 
 

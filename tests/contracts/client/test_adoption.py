@@ -10,6 +10,7 @@ from fairlock import LockLost
 from fairlock.protocol.model import ForceReleaseRequest, Grant, ReleaseRequest
 from tests.contracts.client.drivers import Told, World, done, inside
 from tests.support import acquire, owner
+from tests.support.faulty_table import meanwhile, show
 from tests.support.store_bench import RUN
 
 
@@ -79,13 +80,8 @@ async def test_what_is_not_held_is_refused_without_a_write(world: World, before:
     if before == "released":
         store.release(release)
 
-    def release_now(name: str, _request: object) -> None:
-        if name == "update_item":
-            world.table.before = None
-            store.release(release)
-
     if before == "between":
-        world.table.before = release_now
+        world.table.will(meanwhile(1, lambda: store.release(release), of=("update_item",)))
     with pytest.raises(LockLost, match="not held by this owner_id") as caught:
         await done(world.another().adopt("a", owner("anna")))
     assert owner("anna") not in str(caught.value)
@@ -136,12 +132,12 @@ async def test_the_first_heartbeat_notices_a_server_that_does_not_show_the_token
 ) -> None:
     """Some that are not DynamoDB do not, and a wrong token was told. UPDATED_OLD is the control."""
 
-    def show(_name: str, request: dict[str, Any]) -> None:
+    def answer_with(_name: str, request: dict[str, Any]) -> None:
         if request.get("ReturnValues") == "UPDATED_OLD":
             request["ReturnValues"] = shown
 
     free(world, granted(world))
-    world.table.before = show
+    world.table.will(show(answer_with))
     lock = await done(world.another().acquire("a"))
     [holder] = world.table.state("a").holders
     assert (lock.fencing_token == holder.fencing_token) is (shown == "UPDATED_OLD")

@@ -25,7 +25,7 @@ from fairlock import (
 from fairlock.testing.fake_async_client import _Awaitable
 from tests.contracts.client.drivers import Threads, World, done
 from tests.support import acquire, heartbeat
-from tests.support.faulty_table import lost_reply
+from tests.support.faulty_table import REQUESTS, fault, lost_reply, meanwhile
 from tests.unit.client.doubles import unchanged, without_date
 
 TWO_HOURS = 7200.0
@@ -123,14 +123,9 @@ async def test_a_renewal_between_look_and_takeover_wins(world: World, *, renews:
     direct.acquire(acquire("anna", lock_name="a"))
     ben = world.another("ben")
     await world.sleep(65)
-    looked = len(world.table.requests) + 1
-
-    def renew_before_the_takeover(_name: str, _request: object) -> None:
-        if renews and len(world.table.requests) == looked:
-            world.table.before = None
-            direct.heartbeat(heartbeat("anna", lock_name="a"))
-
-    world.table.before = renew_before_the_takeover
+    if renews:
+        renewal = heartbeat("anna", lock_name="a")
+        world.table.will(meanwhile(2, lambda: direct.heartbeat(renewal)))
     assert (await done(ben.try_acquire("a")) is None) is renews
 
 
@@ -160,16 +155,13 @@ async def test_a_first_write_by_a_wrong_clock_is_corrected_by_one_request(
 async def test_a_fast_clock_that_dies_before_it_corrects_blocks_for_its_error_and_no_longer(
     world: World, *, corrects: bool, most_seconds: float
 ) -> None:
-    def fail(_name: str, _request: object) -> None:
-        if world.table.requests:
-            raise lost_reply()
-
     fast = world.with_clock(240, lease=9)
-    world.table.before = world.table.before if corrects else fail
+    if not corrects:
+        world.table.will(fault(lost_reply(), range(2, 999), of=REQUESTS))
     with suppress(LockStoreUnavailable):
         await done(fast.try_acquire("a"))
     await done(fast.close())
-    world.table.before = None
+    world.table.will()
     await world.sleep(most_seconds - 6)
     ben = world.another("ben", **NO_HEARTBEATS)
     assert await done(ben.try_acquire("a")) is None

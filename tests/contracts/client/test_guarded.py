@@ -11,7 +11,7 @@ from fairlock import LockLost, LockStoreUnavailable
 from fairlock.errors import TransactionRefused
 from fairlock.protocol.model import ReleaseRequest
 from tests.contracts.client.drivers import Threads, Told, World, done, inside
-from tests.support.faulty_table import lost_reply
+from tests.support.faulty_table import TRANSACTIONS, down, lost_reply, meanwhile, mute, show
 
 PUT: Any = {"Put": {"TableName": "notes", "Item": {"pk": {"S": "report"}, "sk": {"S": "7"}}}}
 REFUSED: Any = {"Put": {**PUT["Put"], "ConditionExpression": "attribute_exists(pk)"}}
@@ -76,10 +76,10 @@ async def test_a_release_with_writes_of_unknown_outcome_is_no_loss_and_may_be_re
     world: World, *, is_sent: bool
 ) -> None:
     async with inside(await a_lock(world)) as lock:
-        world.table.loses_replies, world.table.is_down = is_sent, not is_sent
+        world.table.will(mute() if is_sent else down())
         with pytest.raises(LockStoreUnavailable):
             await done(lock.transact_write([PUT], token="one", release=True))
-        world.table.loses_replies = world.table.is_down = False
+        world.table.will()
         with pytest.raises(LockLost, match="released"):
             await done(lock.heartbeat())  # It would say "not held", and look like a theft.
         assert is_written(world) is is_sent
@@ -101,7 +101,7 @@ async def test_a_condition_check_goes_into_a_transaction_of_ones_own(world: Worl
 async def test_while_a_release_with_writes_is_under_way_the_lock_is_not_held(world: World) -> None:
     """The next owner may hold it before the answer is here."""
     lock, seen = await a_lock(world), list[tuple[str, float]]()
-    world.table.before = lambda name, _: seen.append((name, lock.remaining))
+    world.table.will(show(lambda name, _: seen.append((name, lock.remaining))))
     await done(lock.transact_write([PUT], release=True))
     assert seen == [("transact_write_items", 0)]
 
@@ -109,7 +109,7 @@ async def test_while_a_release_with_writes_is_under_way_the_lock_is_not_held(wor
 async def test_a_lease_that_ends_during_a_release_with_writes_is_no_loss(world: World) -> None:
     told = Told(world)
     async with inside(world.client().hold("a", **told.callbacks())) as lock:
-        world.table.before = lambda *_: world.stall(lock.lease)
+        world.table.will(meanwhile((), lambda: world.stall(lock.lease)))
         await done(lock.transact_write([PUT], release=True))
     assert (lock.lost.is_set(), told.what) == (False, [])
 
@@ -118,7 +118,7 @@ async def test_a_lease_that_ends_during_a_release_with_writes_is_no_loss(world: 
 async def test_a_lock_is_renewed_on_after_a_refused_release_with_writes(world: World) -> None:
     """Its heartbeat is due while the write is under way."""
     lock = await a_lock(world)
-    world.table.before = lambda name, _: name.startswith("tran") and world.clock.advance(20)
+    world.table.will(meanwhile((), lambda: world.clock.advance(20), of=TRANSACTIONS))
     with pytest.raises(TransactionRefused):
         await done(lock.transact_write([REFUSED], release=True))
     await world.sleep(300)
@@ -130,10 +130,10 @@ async def test_a_release_after_an_unknown_one_with_a_refused_repeat_succeeds(
 ) -> None:
     """It is held in the table, but not renewed; and the first sending may be written yet."""
     lock = await a_lock(world)
-    world.table.outage = lost_reply()
+    world.table.will(down(lost_reply()))
     with pytest.raises(LockStoreUnavailable):
         await done(lock.transact_write([REFUSED], token="one", release=True))
-    world.table.outage = None
+    world.table.will()
     with pytest.raises(LockStoreUnavailable, match="may be written yet"):
         await done(lock.transact_write([REFUSED], token="one", release=True))
     with pytest.raises(LockLost, match="may have been released"):
@@ -146,10 +146,10 @@ async def test_a_release_after_an_unknown_one_with_a_refused_repeat_succeeds(
 async def test_after_an_unknown_release_a_refused_write_is_no_loss(world: World) -> None:
     told = Told(world)
     lock = await a_lock(world, **told.callbacks())
-    world.table.loses_replies = True
+    world.table.will(mute())
     with pytest.raises(LockStoreUnavailable):
         await done(lock.transact_write([PUT], release=True))
-    world.table.loses_replies = False
+    world.table.will()
     with pytest.raises(LockLost):
         await done(lock.transact_write([REFUSED], release=True))
     assert (lock.lost.is_set(), await done(lock.release()), told.what) == (False, True, [])

@@ -14,13 +14,13 @@ import pytest
 from fairlock import LockLost, LockStoreUnavailable
 from tests.contracts.client.drivers import OWN, Told, World, done, inside
 from tests.support import logged_here
-from tests.support.faulty_table import refusal
+from tests.support.faulty_table import down, mute, refusal
 
 
 async def outage(world: World, seconds: float) -> None:
-    world.table.is_down = True
+    world.table.will(down())
     await world.sleep(seconds)
-    world.table.is_down = False
+    world.table.will()
 
 
 async def test_a_lock_is_renewed_every_third_of_its_lease(world: World) -> None:
@@ -33,9 +33,9 @@ async def test_a_lock_is_renewed_every_third_of_its_lease(world: World) -> None:
 async def test_a_lost_reply_is_no_lost_lock(world: World) -> None:
     told = Told(world)
     async with inside(world.client().hold("a", **told.callbacks())) as lock:
-        world.table.loses_replies = True
+        world.table.will(mute())
         await world.sleep(12)
-        world.table.loses_replies = False
+        world.table.will()
         assert world.table.state("a").holders[0].revision >= 2
         await world.sleep(600)
         lock.check()
@@ -58,12 +58,12 @@ async def test_each_outage_beyond_the_safe_period_is_a_danger_and_no_loss(world:
 async def test_an_outage_longer_than_the_lease_is_a_loss_told_once(world: World) -> None:
     told = Told(world)
     lock = await done(world.client().acquire("a", **told.callbacks()))
-    world.table.is_down = True
+    world.table.will(down())
     await world.sleep(OWN - 0.1)
     lock.check()
     await world.sleep(0.2)
     assert lock.lost.is_set()
-    world.table.is_down = False
+    world.table.will()
     await world.sleep(600)
     for _ in range(2):
         with pytest.raises(LockLost, match="its lease is over"):
@@ -80,7 +80,7 @@ async def test_loss_and_danger_are_told_with_lock_and_reason(
 ) -> None:
     told = Told(world)
     await done(world.client().acquire("a", **told.callbacks()))
-    world.table.outage = refusal("AccessDeniedException")
+    world.table.will(down(refusal("AccessDeniedException")))
     with caplog.at_level(logging.WARNING, "fairlock"):
         await world.sleep(31)
     assert told.what == ["danger", "lost"]
@@ -106,9 +106,9 @@ async def test_heartbeats_survive_a_defect_for_as_long_as_the_lease(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with inside(world.client().hold("a")) as lock:
-        world.table.outage = PermissionError("no permission, for now")
+        world.table.will(down(PermissionError("no permission, for now")))
         await world.sleep(25)
-        world.table.outage = None
+        world.table.will()
         await world.sleep(60)
         lock.check()
     assert "lock 'a': heartbeat failed; it is tried again until the lease is over" in caplog.text
@@ -149,11 +149,11 @@ async def test_after_the_release_no_heartbeat_is_sent(world: World) -> None:
 async def test_an_unknown_heartbeat_of_ones_own_counts_its_shorter_lease(world: World) -> None:
     """It may have been written."""
     lock = await done(world.client().acquire("a"))
-    world.table.outage = refusal("InternalServerError")
+    world.table.will(down(refusal("InternalServerError")))
     with pytest.raises(LockStoreUnavailable):
         await done(lock.heartbeat(lease=20))
     assert lock.remaining == pytest.approx(20 * 0.98, abs=0.1)
-    world.table.outage = None
+    world.table.will()
     await world.sleep(100)
     lock.check()
 
@@ -166,10 +166,10 @@ async def test_one_that_is_unknown_and_asks_for_a_shorter_lease_is_made_up_for(
     """The next one would be due only after the end of the lease that may have been written."""
     told = Told(world)
     async with inside(world.client().hold("a", lease=60, **told.callbacks())) as lock:
-        world.table.loses_replies, world.table.is_down = is_written, not is_written
+        world.table.will(mute() if is_written else down())
         with pytest.raises(LockStoreUnavailable):
             await done(lock.heartbeat(lease=lease))
-        world.table.loses_replies = world.table.is_down = False
+        world.table.will()
         await world.sleep(300)
         lock.check()
     assert told.what in ([], ["danger"])

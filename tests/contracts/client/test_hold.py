@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from fairlock import InvalidRequest, LockLost, LockStoreUnavailable
-from tests.contracts.client.drivers import OWN, World, change, done, inside
+from tests.contracts.client.drivers import OWN, World, done, inside
 from tests.support import logged_here
+from tests.support.faulty_table import down
 
 
 class WorkFailedError(Exception):
@@ -58,7 +59,7 @@ async def test_a_lock_is_entered_once_while_it_is_held(world: World, *, is_relea
 
 async def test_a_release_that_fails_is_a_note_on_the_bodys_exception(world: World) -> None:
     with pytest.raises(WorkFailedError) as raised:
-        await fail_in(world.locks.hold("a"), change(world, is_down=True))
+        await fail_in(world.locks.hold("a"), lambda: world.table.will(down()))
     (note,) = raised.value.__notes__
     assert note.startswith("At the end of the lock: the lock table did not answer")
 
@@ -71,7 +72,7 @@ async def test_a_release_that_fails_leaves_the_works_result_or_raises_if_that_is
     raised = []
     try:
         async with inside(world.client(best_effort_release=best_effort).hold("a")):
-            world.table.is_down = True
+            world.table.will(down())
     except LockStoreUnavailable as error:
         raised.append(error)
     assert (raised == []) is best_effort
@@ -88,12 +89,12 @@ async def test_a_body_that_succeeds_unlocked_is_told(world: World, *, best_effor
     async def work() -> None:
         async with inside(locks.hold("a")):
             world.stall(OWN)
-            world.table.is_down = True
+            world.table.will(down())
 
     with pytest.raises(LockLost, match="its lease is over") as raised:
         await work()
     assert isinstance(raised.value.__cause__, LockStoreUnavailable)
-    world.table.is_down = False
+    world.table.will()
     with pytest.raises(LockLost, match="its lease is over"):
         async with inside(locks.hold("b")):
             world.stall(OWN)
@@ -121,7 +122,7 @@ async def test_closing_a_client_gives_back_its_locks_only_if_told(
     await world.sleep(100)
     assert len(world.table.requests) == sent
     await done(fails.acquire("e"))
-    world.table.is_down = True
+    world.table.will(down())
     await done(fails.close(release=True))
     assert "lock 'e': release at close failed; the lease ends it" in caplog.text
 

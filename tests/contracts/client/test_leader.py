@@ -11,7 +11,8 @@ import pytest
 
 from fairlock import ClientUnusable, InvalidRequest, LockEvent, LockLost, LockStoreUnavailable
 from fairlock.client import leader
-from tests.contracts.client.drivers import Threads, World, change, done, inside
+from tests.contracts.client.drivers import Threads, World, done, inside
+from tests.support.faulty_table import down
 
 LEASE = 60
 SAFE = LEASE / 3
@@ -34,7 +35,7 @@ class Terms:
         self.then()
         await self.world.told(stop, 1000)
         self.left.append(lock.remaining)
-        self.world.table.is_down = False
+        self.world.table.will()
         return "told"
 
 
@@ -42,9 +43,9 @@ def outage(world: World, *, until: float = math.inf) -> Callable[[], None]:
     """One that begins in 90 s."""
 
     def plan() -> None:
-        world.at(90, change(world, is_down=True))
+        world.at(90, lambda: world.table.will(down()))
         if until < math.inf:
-            world.at(until, change(world, is_down=False))
+            world.at(until, world.table.will)
 
     return plan
 
@@ -69,7 +70,7 @@ async def test_a_leader_sends_two_requests_and_describe_tells_who_leads(world: W
         assert (holder.owner_name, holder.data) == ("host-1", {"url": "http://host-1"})
 
     await led(world, work, owner_name="host-1", data={"url": "http://host-1"})
-    assert world.table.writes() == 2
+    assert world.table.writes == 2
 
 
 @pytest.mark.parametrize("seconds", [1000, 3600])
@@ -107,9 +108,9 @@ async def test_what_was_said_once_stays_said(world: World) -> None:
 
     async def work(world: World, lock: Any, stop: Any) -> None:  # noqa: ANN401 - of either client
         if not heard:
-            world.table.is_down = True
+            world.table.will(down())
             await world.told(stop, LEASE)
-            world.table.is_down = False
+            world.table.will()
             await world.sleep(SAFE / 2)
             assert lock.remaining > SAFE, "renewed again"
             heard.append(stop.is_set())
@@ -182,7 +183,7 @@ async def test_a_release_that_fails_after_work_that_ended_by_itself_is_told(worl
     world.locks = world.another("test", best_effort_release=False)
 
     async def work(world: World, _lock: object, _stop: object) -> None:
-        world.table.is_down = True
+        world.table.will(down())
 
     with pytest.raises(LockStoreUnavailable):
         await led(world, work)
@@ -231,9 +232,9 @@ async def test_work_that_goes_on_after_its_lease_is_warned_of(
     async def work(world: World, lock: Any, _stop: object) -> None:  # noqa: ANN401 - of either client
         terms.append(lock.fencing_token)
         if len(terms) == 1:
-            world.table.is_down = True
+            world.table.will(down())
             await world.sleep(2 * LEASE)
-            world.table.is_down = False
+            world.table.will()
 
     await led(world, work, lease=LEASE)
     assert "lock 'a' is lost, and its work goes on: another process may lead" in caplog.text

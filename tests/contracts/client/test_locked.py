@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from fairlock import InvalidRequest, LockLost, LockWaitTimeout, Superseded
-from tests.contracts.client.drivers import World, change, done, inside, nothing
-from tests.support.faulty_table import lost_reply
+from tests.contracts.client.drivers import World, done, inside, nothing
+from tests.support.faulty_table import RENEWAL, down, fault, lost_reply, meanwhile
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ async def test_it_runs_while_it_holds_the_lock_and_returns_its_result(world: Wor
     assert await done(call(7)) == "3 for 7"
     assert await done(call(order_id=8, amount=4)) == "4 for 8"
     assert (world.table.state("orders/7").held, world.table.state("orders/8").held) == (0, 0)
-    assert world.table.writes() == 4
+    assert world.table.writes == 4
 
 
 async def test_what_it_raises_leaves_after_the_release(world: World) -> None:
@@ -202,15 +202,10 @@ async def test_a_lease_that_was_waited_for_ends_with_the_invocation_too(world: W
 async def test_a_lease_that_cannot_be_shortened_is_too_long_and_no_worse(
     world: World, *, gone: bool, raises: type[Exception] | None
 ) -> None:
-    def fail(_name: str, arguments: dict[str, Any]) -> None:
-        if "#h_revision = #mine.#h_revision + :one" in arguments.get("UpdateExpression", ""):
-            world.table.before = None
-            if not gone:
-                raise lost_reply()
-            world.table.memory.items.clear()
-
+    items = world.table.memory.items
+    fails = meanwhile(1, items.clear, has=RENEWAL) if gone else fault(lost_reply(), 1, has=RENEWAL)
     first = await done(world.another(heartbeat_every=math.inf).acquire("a", lease=3600))
-    world.at(100, change(world, before=fail))
+    world.at(100, lambda: world.table.will(fails))
     world.at(100, first.release)
     call = world.locked(its_lease, "a", max_wait=290)
     with pytest.raises(raises) if raises else nullcontext():
@@ -239,11 +234,11 @@ async def test_the_lock_of_an_invocation_that_died_is_free_soon_after_its_deadli
     """It could not release. The control: with a lease of its own, its lock stays taken."""
 
     async def die(_event: object, _context: object) -> None:
-        world.table.is_down = True
+        world.table.will(down())
 
     deadline = world.now() + 30
     await done(world.locked(die, "a", lease=lease)({}, Invocation(world, 30)))
-    world.table.is_down = False
+    world.table.will()
     with nullcontext() if is_free else pytest.raises(LockWaitTimeout):
         await done(world.another().acquire("a", max_wait=45))
     if is_free:

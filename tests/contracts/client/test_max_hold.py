@@ -15,6 +15,7 @@ import pytest
 
 from fairlock import Lock, LockLost
 from tests.contracts.client.drivers import Told, World, done, inside
+from tests.support.faulty_table import down
 
 HOLD = 600
 SAFE = 20
@@ -113,7 +114,7 @@ async def test_a_heartbeat_of_ones_own_does_not_hold_the_lock_longer(world: Worl
 async def test_an_outage_is_told_as_an_outage(world: World) -> None:
     lock, told = await acquire_told(world)
     await world.sleep(300)
-    world.table.is_down = True
+    world.table.will(down())
     await world.sleep(120)
     assert told.what == ["danger", "lost"]
     assert not any("max_hold" in reason for reason in told.reasons)
@@ -126,11 +127,11 @@ async def test_in_an_outage_at_the_end_the_release_is_tried_and_the_lease_ends_t
 ) -> None:
     lock, _ = await acquire_told(world)
     await world.sleep(HOLD - 1)
-    world.table.is_down = True
+    world.table.will(down())
     with caplog.at_level(logging.WARNING):
         await world.sleep(60)
     assert "not released at the end of its max_hold; its lease ends it" in caplog.text
-    world.table.is_down = False
+    world.table.will()
     assert await done(lock.release()) is False
     assert await seconds_to_grant(world) == 0
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from fairlock import LockStoreUnavailable, SlotTooLate
-from tests.contracts.client.drivers import World, change, done
+from tests.contracts.client.drivers import World, done
+from tests.support.faulty_table import down, mute
 
 HOUR = 3600
 REPORT: dict[str, Any] = {"name": "report", "rate": (1, HOUR)}
@@ -52,10 +53,10 @@ async def test_the_wait_is_that_of_the_client_unless_the_call_says_otherwise(wor
 async def test_a_refusal_that_no_repeat_makes_sure_is_an_unknown_outcome(world: World) -> None:
     """Another client has reserved since the reply was lost. It would be the same for all hours."""
     await done(world.locks.pace(**VENDOR))
-    world.table.loses_replies = True
+    world.table.will(mute())
 
     async def another_reserves() -> None:
-        world.table.loses_replies = False
+        world.table.will()
         await done(world.another().pace(**REPORT, burst=2))  # So it need not wait.
 
     world.at(0.5, another_reserves)
@@ -65,18 +66,16 @@ async def test_a_refusal_that_no_repeat_makes_sure_is_an_unknown_outcome(world: 
 
 
 async def test_in_an_outage_a_caller_with_hours_to_wait_asks_twice_a_minute(world: World) -> None:
-    sent: list[str] = []
-    world.table.before = lambda name, _request: sent.append(name)
-    world.table.is_down = True
-    world.at(3000, change(world, is_down=False))
+    world.table.will(down())
+    world.at(3000, world.table.will)
     await done(world.locks.pace(**REPORT, max_wait=2 * HOUR))
-    assert len(sent) < 3000 / 10
+    assert len(world.table.calls) < 3000 / 10
     assert world.now() < 3000 + 60
 
 
 async def test_the_hourly_job_runs_although_the_first_replies_were_lost(world: World) -> None:
-    world.table.loses_replies = True
-    world.at(2, change(world, loses_replies=False))
+    world.table.will(mute())
+    world.at(2, world.table.will)
     await done(world.locks.pace(**REPORT, max_wait=0))
     with pytest.raises(SlotTooLate):
         await done(world.another().pace(**REPORT, max_wait=0))

@@ -9,6 +9,7 @@ import pytest
 from fairlock import InvalidRequest, LockLost, LockStoreUnavailable, LockWaitTimeout
 from fairlock.testing import FakeLockClient
 from tests.contracts.client.drivers import World, done, inside
+from tests.support.faulty_table import down
 
 PAIR = ["ben", "anna"]
 
@@ -89,14 +90,15 @@ async def test_an_unknown_outcome_of_one_is_no_grant_of_any(world: World) -> Non
     real = world.locks._block  # noqa: SLF001 - nothing else is called in between
 
     def block(options: Any, **how: Any) -> Any:  # noqa: ANN401 - as of the client
-        world.table.is_down = options.name == "ben"
+        if options.name == "ben":
+            world.table.will(down())
         return real(options, **how)
 
     world.locks._block = block  # noqa: SLF001 - the outage begins here
     with pytest.raises(LockStoreUnavailable):
         async with inside(world.locks.hold_all(PAIR, max_wait=5)):
             pytest.fail("it began")
-    world.table.is_down = False
+    world.table.will()
     await world.sleep(70)
     assert await done(world.another().try_acquire("anna"))
 

@@ -18,7 +18,7 @@ from fairlock import (
 )
 from fairlock.testing.manual_clock import START_MS
 from tests.contracts.client.drivers import Tasks, World, done, inside
-from tests.support.faulty_table import WRITES, unknown_outcomes
+from tests.support.faulty_table import WRITES, down, unknown_outcomes
 from tests.unit.client.doubles import Hook
 
 
@@ -105,12 +105,12 @@ UNKNOWN = unknown_outcomes()
 @pytest.mark.parametrize("what", UNKNOWN)
 async def test_an_error_of_every_call_is_no_grant_and_no_refusal(world: World, what: str) -> None:
     locks = world.client()
-    world.table.outage = UNKNOWN[what]
+    world.table.will(down(UNKNOWN[what]))
     with pytest.raises(LockStoreUnavailable):
         await done(locks.try_acquire("a"))
     with pytest.raises(LockStoreUnavailable):
         await done(locks.acquire("a", max_wait=10))
-    world.table.outage = None
+    world.table.will()
     state = world.table.state("a")
     assert (state.holders, state.contended) == ((), False)
 
@@ -147,7 +147,7 @@ async def test_each_way_in_which_a_lock_is_not_granted_is_an_event_of_its_own(wo
     assert await done(locks.try_acquire("a")) is None
     with pytest.raises(LockWaitTimeout):
         await done(locks.acquire("a", max_wait=20))
-    world.table.is_down = True
+    world.table.will(down())
     with pytest.raises(LockStoreUnavailable):
         await done(locks.acquire("b", max_wait=5))
     with pytest.raises(InvalidRequest):
@@ -161,11 +161,11 @@ async def test_late_heartbeats_are_a_danger_and_then_a_loss_each_once(world: Wor
     told = Hook()
     locks = world.client(on_event=told)
     lock = await done(locks.acquire("a"))
-    world.table.is_down = True
+    world.table.will(down())
     await world.sleep(60)
     with pytest.raises(LockLost):
         lock.check()
-    world.table.is_down = False
+    world.table.will()
     assert await done(lock.release()) is False
     assert told.kinds() == ["Granted", "InDanger", "Lost"]
     assert told.events[-1].held_seconds == pytest.approx(30, abs=1)
@@ -187,11 +187,11 @@ async def test_a_release_of_unknown_outcome_is_no_event_until_it_is_known(world:
     told = Hook()
     locks = world.client(on_event=told)
     lock = await done(locks.acquire("a"))
-    world.table.is_down = True
+    world.table.will(down())
     with pytest.raises(LockStoreUnavailable):
         await done(lock.release())
     assert told.kinds() == ["Granted"]
-    world.table.is_down = False
+    world.table.will()
     await done(lock.release())
     assert told.kinds() == ["Granted", "Released"]
 

@@ -13,11 +13,18 @@ from fairlock import ClientUnusable, LockStoreUnavailable, LockWaitTimeout
 from fairlock.clock import FRONT_END_MS
 from fairlock.protocol.model import ForceReleaseRequest
 from fairlock.protocol.schema import holder_attribute, token_attribute
-from tests.contracts.client.drivers import Threads, World, change, done
+from tests.contracts.client.drivers import Threads, World, done
 from tests.support import acquire, release
-from tests.support.faulty_table import lost_reply
-
-IS_RENEWAL: Final = "#h_revision = #mine.#h_revision + :one"
+from tests.support.faulty_table import (
+    RENEWAL,
+    TRANSACTIONS,
+    down,
+    fault,
+    lose,
+    lost_reply,
+    meanwhile,
+    mute,
+)
 
 
 async def held(world: World, name: str = "anna", **options: Any) -> Any:  # noqa: ANN401 - of either kind
@@ -37,16 +44,17 @@ async def test_the_last_look_at_the_deadline_finds_the_lock(world: World) -> Non
 async def test_a_grant_after_the_last_look_goes_to_the_next_one(world: World, waiter: str) -> None:
     lock = await held(world)
     locks = world.clients[0] if waiter == "of the holder's client" else world.client("ben")
+    released: list[bool] = []
 
-    def release_after_the_last_look(name: str, _arguments: object) -> None:
-        if name == "update_item" and world.now() == 10:
-            world.table.before = None
-            lock.release()
+    def release_after_the_last_look() -> None:
+        if world.now() == 10:
+            world.table.will()
+            released.append(lock.release())
 
-    world.table.before = release_after_the_last_look
+    world.table.will(meanwhile((), release_after_the_last_look, of=("update_item",)))
     with pytest.raises(LockWaitTimeout):
         await done(locks.acquire("a", max_wait=10))
-    assert world.table.before is None
+    assert released == [True]
     assert world.table.traces("a") == []
     (await done(world.client("carl").acquire("a", max_wait=0))).check()
 
@@ -69,8 +77,8 @@ async def test_a_waiter_dropped_from_the_queue_enters_it_again_at_its_end(world:
 
 async def test_a_read_that_fails_costs_no_place(world: World) -> None:
     world.at(40, (await held(world)).release)
-    world.at(10, change(world, is_down=True))
-    world.at(30, change(world, is_down=False))
+    world.at(10, lambda: world.table.will(down()))
+    world.at(30, world.table.will)
     (await done(world.client("ben").acquire("a", max_wait=60))).check()
     assert world.table.requests.count("transact_write_items") == 2  # ben joined, anna handed over.
 
@@ -80,8 +88,8 @@ async def test_a_waiter_whose_first_request_was_lost_joins_behind_others(world: 
     await held(world)
     carl = acquire("carl", lock_name="a", waits=True, waiter_timeout_ms=600_000)
     world.store().acquire(carl)
-    world.table.is_down = True
-    world.at(3, change(world, is_down=False))
+    world.table.will(down())
+    world.at(3, world.table.will)
     waiting: list[str] = []
     world.at(15, lambda: waiting.extend(world.table.waiters("a")))
     with pytest.raises(LockWaitTimeout):
@@ -147,30 +155,25 @@ async def test_a_hand_over_that_was_found_too_late_is_waited_for_again(
 ) -> None:
     (released, stall, lease), store = times, world.store()
 
-    def take_it(_name: str, arguments: dict[str, Any]) -> None:
-        if IS_RENEWAL in arguments.get("UpdateExpression", ""):
-            world.table.before = None
-            by_force = {"requested_by": "olga", "reason": "it has stalled"}
-            token = world.table.state("a").fencing_token
-            store.force_release(ForceReleaseRequest(lock_name="a", fencing_token=token, **by_force))
-            store.acquire(acquire("carl", lock_name="a", lease_ms=600_000))
-            world.at(20, lambda: store.release(release("carl", lock_name="a")))
+    def take_it() -> None:
+        by_force = {"requested_by": "olga", "reason": "it has stalled"}
+        token = world.table.state("a").fencing_token
+        store.force_release(ForceReleaseRequest(lock_name="a", fencing_token=token, **by_force))
+        store.acquire(acquire("carl", lock_name="a", lease_ms=600_000))
+        world.at(20, lambda: store.release(release("carl", lock_name="a")))
 
     first = await held(world)
-    world.at(released, stalled(world, first, stall, change(world, before=take_it)))
+    taken = meanwhile(1, take_it, has=RENEWAL)
+    world.at(released, stalled(world, first, stall, lambda: world.table.will(taken)))
     got = await done(world.client("ben").acquire("a", max_wait=300, lease=lease))
     got.check()
     assert got.fencing_token == first.fencing_token + 3
 
 
 async def test_a_late_hand_over_that_is_not_renewed_is_asked_for_until_it_is(world: World) -> None:
-    def renewals_fail(_name: str, arguments: dict[str, Any]) -> None:
-        if IS_RENEWAL in arguments.get("UpdateExpression", ""):
-            raise lost_reply()
-
     def fail_for_a_while() -> None:
-        world.table.before = renewals_fail
-        world.at(3, change(world, before=None))
+        world.table.will(fault(lost_reply(), has=RENEWAL))
+        world.at(3, world.table.will)
 
     world.at(100, stalled(world, await held(world), 25, fail_for_a_while))
     got = await done(world.client("ben").acquire("a", max_wait=200))
@@ -182,8 +185,7 @@ async def test_a_late_hand_over_that_is_not_renewed_is_asked_for_until_it_is(wor
 
 async def test_a_grant_with_a_lost_reply_is_given_back_if_no_one_waits_for_it(world: World) -> None:
     """`try_acquire` tries once; what it may have got must not block others for a lease."""
-    losses = iter([True])
-    world.table.before = lambda *_: setattr(world.table, "loses_replies", next(losses, False))
+    world.table.will(lose(1))
     with pytest.raises(LockStoreUnavailable):
         await done(world.client().try_acquire("a"))
     assert world.table.state("a").held == 0
@@ -191,24 +193,18 @@ async def test_a_grant_with_a_lost_reply_is_given_back_if_no_one_waits_for_it(wo
 
 async def test_a_try_that_lands_after_its_caller_has_given_it_up_is_refused(world: World) -> None:
     """Else it would be granted to no one, until its lease ends."""
-    late: list[dict[str, Any]] = []
-
-    def hold_back(_name: str, arguments: dict[str, Any]) -> None:
-        world.table.before = None
-        late.append(arguments)
-        raise lost_reply()
-
-    world.table.before = hold_back
+    world.table.will(fault(lost_reply(), 1))
     with pytest.raises(LockStoreUnavailable):
         await done(world.client().try_acquire("a"))
+    (_, late), *_ = world.table.sent
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
-        world.table.update_item(**late[0])
+        world.table.update_item(**late)
     assert world.table.state("a").held == 0
 
 
 async def test_a_grant_whose_reply_was_lost_is_found_by_asking_again(world: World) -> None:
-    world.table.loses_replies = True
-    world.at(3, change(world, loses_replies=False))
+    world.table.will(mute())
+    world.at(3, world.table.will)
     lock = await done(world.client(heartbeat_every=math.inf).acquire("a", max_wait=60))
     assert world.now() < 6
     assert lock.fencing_token == world.table.state("a").fencing_token
@@ -218,10 +214,10 @@ async def test_a_grant_whose_reply_was_lost_is_found_by_asking_again(world: Worl
 
 async def test_a_waiter_that_cannot_leave_says_that_the_outcome_is_unknown(world: World) -> None:
     lock = await held(world)
-    world.at(20, change(world, is_down=True))
+    world.at(20, lambda: world.table.will(down()))
     with pytest.raises(LockStoreUnavailable):
         await done(world.client("ben").acquire("a", max_wait=30))
-    world.table.is_down = False
+    world.table.will()
     # Its place ends by itself, soon after its wait, so that nothing is handed to it any more.
     assert world.table.waiters("a") == ["ben"]
     await world.sleep(15)
@@ -235,12 +231,12 @@ async def test_a_release_whose_reply_was_lost_succeeds_when_it_is_repeated_and_i
 ) -> None:
     """The client repeats it for a while, and its caller after others came and went."""
     lock = await held(world)
-    world.table.loses_replies = True
-    world.at(1 if is_known else 300, change(world, loses_replies=False))
+    world.table.will(mute())
+    world.at(1 if is_known else 300, world.table.will)
     if not is_known:
         with pytest.raises(LockStoreUnavailable):
             await done(lock.release())
-        world.table.loses_replies = False
+        world.table.will()
         await done((await done(world.client("ben").acquire("a", max_wait=0))).release())
     assert await done(lock.release()) is True
     assert not lock.lost.is_set()
@@ -278,12 +274,9 @@ async def test_a_release_with_a_lost_reply_tells_no_one_and_costs_a_poll(world: 
     first = await held(world)
 
     async def release_unheard() -> None:
-        def lose(name: str, _request: object) -> None:
-            world.table.loses_replies = name == "transact_write_items"
-
-        world.table.before = lose
+        world.table.will(lose(of=TRANSACTIONS))
         await done(first.release())
-        world.table.before, world.table.loses_replies = None, False
+        world.table.will()
 
     world.at(10, release_unheard)
     second = await done(world.clients[0].acquire("a", max_wait=60))

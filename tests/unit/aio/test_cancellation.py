@@ -11,6 +11,7 @@ import pytest
 
 from fairlock import AsyncLock, LockLost
 from fairlock.errors import TransactionRefused
+from tests.support.faulty_table import down
 from tests.unit.aio.conftest import Far
 from tests.unit.client.doubles import LATENCY_SECONDS, virtual_loop
 
@@ -84,13 +85,15 @@ async def test_cancelled_in_the_moment_of_the_grant_the_lock_is_given_back(
             loop.call_soon(hop, left - 1) if left else task.cancel()
 
         def begin() -> None:
-            far.table.is_down, far.table.on_answer = is_down, lambda: None
+            far.table.on_answer = lambda: None
+            if is_down:
+                far.table.will(down())
             hop(hops)
 
         far.table.on_answer = begin
         [ended] = await asyncio.gather(task, return_exceptions=True)
         assert isinstance(ended, asyncio.CancelledError | AsyncLock)
-        far.table.is_down = False
+        far.table.will()
         if isinstance(ended, AsyncLock):
             await ended.release()
         await asyncio.sleep(1)
@@ -172,7 +175,8 @@ async def test_a_release_goes_on_when_its_task_is_cancelled_and_if_it_fails_that
 ) -> None:
     async with far.client() as locks:
         lock = await locks.acquire("a")
-        far.table.is_down = is_down
+        if is_down:
+            far.table.will(down())
         task = asyncio.create_task(lock.release())
         await asyncio.sleep(0)
         task.cancel()
@@ -242,10 +246,11 @@ async def test_a_write_that_is_cancelled_and_made_again_is_done_once(
 ) -> None:
     """Even if it did not happen, or is made again while its forerunner is under way."""
     async with a_lock(slow) as lock:
-        slow.table.is_down = is_down
+        if is_down:
+            slow.table.will(down())
         await timed_out(lock.transact_write([DEPOSIT], token="one", release=release), after=after)
         await asyncio.sleep(pause)
-        slow.table.is_down = False
+        slow.table.will()
         await lock.transact_write([DEPOSIT], token="one", release=release)
         assert (balance(slow), slow.table.state("a").held) == (10, 0 if release else 1)
         assert not lock.lost.is_set()

@@ -14,6 +14,7 @@ from fairlock.aio import AsyncLock
 from fairlock.testing import run_in_virtual_time
 from fairlock.testing.fake_async_client import LoopClock
 from fairlock.testing.manual_clock import VirtualTimeLoop
+from tests.support.faulty_table import down
 from tests.unit.aio.conftest import Far
 from tests.unit.client.doubles import LATENCY_SECONDS, AsyncTable, virtual_loop
 
@@ -25,8 +26,8 @@ async def test_a_release_that_has_failed_is_tried_again_at_the_end_and_no_other(
         async with locks.hold("b"):
             pass
         async with locks.hold("a"):
-            far.table.is_down = True
-        far.table.is_down = False
+            far.table.will(down())
+        far.table.will()
         assert far.table.traces("a") == ["anna"]
         begun = len(far.table.requests)
     assert far.table.traces("a") == []
@@ -123,13 +124,13 @@ async def test_a_waiter_that_is_stopped_in_two_ways_leaves_the_queue(
     async with far.client("first") as first, far.client("second") as locks, first.hold("a"):
         waiter = asyncio.create_task(locks.acquire("a", max_wait=600))
         loop = asyncio.get_running_loop()
-        loop.call_later(1, far.table.requests.clear)
+        loop.call_later(1, far.table.calls.clear)
         loop.call_later(1 if is_cancelled_first else 1 + apart, waiter.cancel)
         await asyncio.sleep(1 + apart if is_cancelled_first else 1)
         await locks.close()
         await asyncio.gather(waiter, return_exceptions=True)
         await asyncio.sleep(1)
-        assert (far.table.traces("a"), far.table.writes()) == (["first"], 3)
+        assert (far.table.traces("a"), far.table.writes) == (["first"], 3)
 
 
 async def test_the_callbacks_of_two_locks_may_both_close_the_client(far: Far) -> None:

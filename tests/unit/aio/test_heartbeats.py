@@ -15,6 +15,7 @@ from fairlock.aio.tasks import BackgroundTasks
 from fairlock.client.heartbeats import HeartbeatSchedule
 from fairlock.testing import run_in_virtual_time
 from tests.support import logged_here
+from tests.support.faulty_table import show
 from tests.unit.aio.conftest import Far
 from tests.unit.client.doubles import virtual_loop
 
@@ -164,7 +165,7 @@ async def hold_hundreds(far: Far, *, most_at_once: int) -> tuple[float, int]:
         writes.setdefault(request["Key"]["pk"]["S"], []).append(virtual_loop().time())
         under_way.append(far.table.under_way)
 
-    far.table.before = note
+    far.table.will(show(note))
     locks = far.client(lease=LEASE_SECONDS, max_workers=most_at_once)
     await asyncio.gather(*(locks.acquire(f"lock-{n}") for n in range(LOCKS)))
     under_way.clear()

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from fairlock import AsyncLock, InvalidRequest
-from fairlock.testing import FakeAsyncLockClient, FakeTable, run_in_virtual_time
+from fairlock.testing import FakeAsyncLockClient, run_in_virtual_time
+from fairlock.testing.fake_async_client import LoopClock
+from tests.support.faulty_table import down
+from tests.unit.client.doubles import Table
 
 LEASE = 30
 
@@ -21,21 +24,20 @@ def locks() -> FakeAsyncLockClient:
     return FakeAsyncLockClient(lease=LEASE)
 
 
-async def test_a_task_that_goes_on_after_its_lease_is_cancelled_and_called_again(
-    locks: FakeAsyncLockClient,
-) -> None:
-    left: list[float] = []
+async def test_a_task_that_goes_on_after_its_lease_is_cancelled_and_called_again() -> None:
+    left, table = list[float](), Table(LoopClock())
+    locks = FakeAsyncLockClient(table=table, lease=LEASE)
 
     async def work(lock: AsyncLock, stop: asyncio.Event) -> str:
         if left:
             return "done"
-        locks.table.is_down = True
+        table.will(down())
         try:
             await asyncio.sleep(1000)
         except asyncio.CancelledError:
             left.append(lock.remaining)
             assert stop.is_set()
-            locks.table.is_down = False
+            table.will()
             raise
         return "not told"
 
@@ -93,7 +95,7 @@ class Fleet:
         work: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
         max_hold: float | None = None,
     ) -> None:
-        self.table = FakeTable()
+        self.table = Table(LoopClock())
         self.inside = self.most_inside = 0
         self.longest = 0.0
         self.tokens: list[int] = []
@@ -107,9 +109,9 @@ class Fleet:
         tasks = [asyncio.create_task(call) for call in calls]
         for _ in range(6):
             await asyncio.sleep(moments.uniform(10, 300))
-            self.table.is_down = True
+            self.table.will(down())
             await asyncio.sleep(moments.uniform(0, 40))
-            self.table.is_down = False
+            self.table.will()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -74,7 +74,7 @@ def test_the_pause_before_the_write_is_sent_again_grows_and_has_full_jitter(bran
     assert [update.pause(now_ms=60_000, drawn=drawn) for drawn in (0.1, 0.5)] == [1, 5]
 
 
-class FakeTable:
+class Account:
     """One item, and for each sending what happens to it: it is done if nothing is said."""
 
     def __init__(self, *sendings: str) -> None:
@@ -117,16 +117,16 @@ class Update:
         self._seen: Json = {}
         self._now_ms = 0
 
-    def run(self, table: FakeTable) -> None:
+    def run(self, account: Account) -> None:
         for number in range(3):
-            if self._is_made(table, f"token {number}"):
+            if self._is_made(account, f"token {number}"):
                 return
         pytest.fail("no try came through")
 
-    def _is_made(self, table: FakeTable, token: str) -> bool:
+    def _is_made(self, account: Account, token: str) -> bool:
         """Reads, computes and writes; a conflict ends the try."""
         read, write = self._states["Read"], self._states["Write"]
-        states = read_states(table.item)
+        states = read_states(account.item)
         output = evaluate(read["Output"], states=states)
         assign = read["Assign"][self._branch.variable]
         seen = {name: evaluate(assign[name], states=states) for name in ("next", "unchanged")}
@@ -138,7 +138,7 @@ class Update:
             [transaction] = write["Arguments"]["TransactItems"]
             request = evaluate(transaction, **self._at(states=given))
             self._now_ms += 1000
-            cause = table.transact({**request, "token": self._seen["token"]})
+            cause = account.transact({**request, "token": self._seen["token"]})
             if cause is None:
                 return True
             if cause == "timeout":
@@ -175,18 +175,18 @@ LATE = ("timeout", "busy, then the open one lands")
 
 
 def test_a_write_that_lands_late_is_not_made_twice(branch: Scope) -> None:
-    table = FakeTable(*LATE)
-    Update(branch).run(table)
-    assert (table.item["balance"], table.item["version"]) == ({"N": "1"}, {"N": "8"})
+    account = Account(*LATE)
+    Update(branch).run(account)
+    assert (account.item["balance"], account.item["version"]) == ({"N": "1"}, {"N": "8"})
 
 
 def test_it_would_be_if_each_cancellation_led_to_another_read(branch: Scope) -> None:
     states = copy.deepcopy(dict(branch.states))
     states["Debit: In passing?"]["Choices"][0]["Next"] = "Debit: Conflict"
     states["Debit: Conflict"]["Error"] = f"{{% 'VersionConflict.{branch.variable}' %}}"
-    table = FakeTable(*LATE)
-    Update(Scope(states, branch.start_at)).run(table)
-    assert table.item["balance"] == {"N": "2"}
+    account = Account(*LATE)
+    Update(Scope(states, branch.start_at)).run(account)
+    assert account.item["balance"] == {"N": "2"}
 
 
 # Items as nested, and with texts as odd, as DynamoDB allows are translated within AWS's bounds.

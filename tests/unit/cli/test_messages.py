@@ -23,7 +23,7 @@ from fairlock.cli import exit_codes
 from fairlock.cli.exit_codes import LogLines, NotTooOften
 from fairlock.errors import FairlockError
 from tests.support import LOCK, Operations, acquire, release
-from tests.support.faulty_table import lost_reply, refusal
+from tests.support.faulty_table import down, lost_reply, refusal
 from tests.unit.cli.conftest import Account, Run
 from tests.unit.cli.fleet import until
 from tests.unit.client.doubles import Table
@@ -73,10 +73,10 @@ def test_the_same_message_is_told_once_a_minute_and_another_or_another_error_at_
 def test_a_message_says_what_to_write_in_a_shell_and_not_in_python(
     fairlock: Run, account: Account, caplog: pytest.LogCaptureFixture
 ) -> None:
-    account.table.outage = refusal("ResourceNotFoundException")
+    account.table.will(down(refusal("ResourceNotFoundException")))
     refused = fairlock("show x").err
     assert "for the table of a stack, give --stack (An error" in refused
-    account.table.outage = None
+    account.table.will()
     assert fairlock("run customer/ -- true").status == 0
     logged = "".join(LogLines().format(record) for record in caplog.records)
     assert 'pass the value: "customer/${customer_id:?}" refuses an empty one' in logged
@@ -170,12 +170,12 @@ def test_the_line_names_the_holders_and_since_when_or_says_that_they_are_unknown
     assert run.waits_for(lister, LOCK, seconds=60) == ""
     for name in ("anna", "berta"):
         store.acquire(acquire(name, limit=2))
-    writes = table.writes()
+    writes = table.writes
     found = re.fullmatch(HELD, run.waits_for(lister, LOCK, seconds=60))
     assert found is not None
     assert found.groups() == ("anna +1", "`fairlock show nightly-report` tells more")
-    assert table.writes() == writes
-    table.outage = lost_reply()
+    assert table.writes == writes
+    table.will(down(lost_reply()))
     unknown = run.waits_for(lister, LOCK, seconds=60)
     assert unknown.startswith(f"{WAITS}who holds it is unknown: ")
 

@@ -18,7 +18,7 @@ from fairlock.cli import exit_codes
 from fairlock.cli.operator_commands import ask_at_the_terminal
 from fairlock.cli.target import Target, caller
 from tests.support import Operations, acquire, owner, release
-from tests.support.faulty_table import ENDPOINT
+from tests.support.faulty_table import ENDPOINT, Fault, down
 from tests.unit.cli.conftest import CALLER, Account, Run
 from tests.unit.client.doubles import Table
 
@@ -162,11 +162,8 @@ def test_the_release_stands_though_no_one_can_read_what_came_of_it(
 ) -> None:
     store.acquire(acquire("anna", lock_name="a"))
 
-    def fail_after_the_write(name: str, _arguments: object) -> None:
-        if name == "query" and "update_item" in table.log[-1:]:
-            table.outage = EndpointConnectionError(endpoint_url=ENDPOINT)
-
-    table.before = fail_after_the_write
+    outage = down(EndpointConnectionError(endpoint_url=ENDPOINT))
+    table.will(Fault(of=("update_item",), after=lambda: table.will(outage)))
     assert fairlock(FORCE)[:2] == (0, "a: released by force; \n")
 
 

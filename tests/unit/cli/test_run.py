@@ -23,7 +23,7 @@ from fairlock.cli.target import rate_of
 from fairlock.errors import LockStoreUnavailable
 from fairlock.names import HELD_LOCKS_VARIABLE
 from tests.support import LOCK, Operations, acquire, release
-from tests.support.faulty_table import client_error, refusal
+from tests.support.faulty_table import REQUESTS, client_error, fault, refusal
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fleet import Fleet, ForkedProcess, outcome, until
 from tests.unit.client.doubles import Table
@@ -300,10 +300,8 @@ TOLD = "fairlock: lock 'x' is not released, its lease ends it: "
 def test_a_table_that_is_gone_after_the_command_has_run_is_told_beside_its_status(
     status: int, fairlock: Run, table: Table
 ) -> None:
-    def vanish(_name: str, _request: object) -> None:
-        table.outage = refusal("ResourceNotFoundException") if table.writes() else None
-
-    table.before = vanish
+    gone = refusal("ResourceNotFoundException")
+    table.will(fault(gone, range(2, 999), of=REQUESTS))
     ended, output, errors = fairlock(f"run x -- sh -c 'echo ran; exit {status}'")
     assert (ended, output, errors.count("\n")) == (status, "ran\n", 1)
     assert errors.startswith(TOLD)

@@ -12,7 +12,7 @@ from fairlock.cli import exit_codes
 from fairlock.cli.target import Target
 from testbed.localaws import LocalAws
 from tests.support import LOCK, Operations, acquire, owner
-from tests.support.faulty_table import ENDPOINT, client_error
+from tests.support.faulty_table import ENDPOINT, client_error, down
 from tests.unit.cli.conftest import PLACE, Account, Run
 from tests.unit.cli.fleet import Fleet
 
@@ -134,7 +134,7 @@ ASKING = (
 
 @pytest.mark.parametrize("line", ASKING)
 def test_no_answer_is_69_and_nothing_is_started(line: str, fairlock: Run, account: Account) -> None:
-    account.table.outage = EndpointConnectionError(endpoint_url=ENDPOINT)
+    account.table.will(down(EndpointConnectionError(endpoint_url=ENDPOINT)))
     status, output, errors = fairlock(line)
     assert (status, output) == (exit_codes.UNAVAILABLE, "")
     so = "; the command was not started" if "echo" in line else ""

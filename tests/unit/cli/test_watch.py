@@ -20,7 +20,7 @@ from fairlock.clock import Clock
 from fairlock.testing import ManualClock
 from tests.support import Operations, acquire, release, store_over
 from tests.support.clocks import WrongClock
-from tests.support.faulty_table import lost_reply
+from tests.support.faulty_table import down, lost_reply
 from tests.unit.cli.conftest import PLACE, client_of, pipe, shown_lines, terminal, text_of
 from tests.unit.client.doubles import Table
 
@@ -94,11 +94,7 @@ def test_a_table_that_does_not_answer_is_told_and_read_again(
     lister: LockClient, table: Table, clock: ManualClock, console_of: Callable[[], Console]
 ) -> None:
     console = console_of()
-
-    def answers(outage: Exception | None) -> Step:
-        return lambda: setattr(table, "outage", outage)
-
-    watched(lister, console, clock, answers(lost_reply()), answers(None))
+    watched(lister, console, clock, lambda: table.will(down(lost_reply())), table.will)
     assert text_of(console).count("no answer: the lock table did not answer") == 1
 
 

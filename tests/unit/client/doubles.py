@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -24,27 +25,24 @@ from fairlock.protocol.model import LockState
 from fairlock.testing import FakeTable
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.testing.manual_clock import VirtualTimeLoop, run_in_virtual_time
-from tests.support.faulty_table import WRITES
+from tests.support.faulty_table import WRITES, Faulty
 
 
-class Table(FakeTable):
-    """A DynamoDB in memory whose requests and answers a test can change, and see.
+class Table(Faulty, FakeTable):
+    """A DynamoDB in memory that fails as a test plans, and shows what it was sent.
 
     Args:
         clock: AWS's, which dates the answers; without one they have no Date.
 
     Attributes:
-        outage: what each request raises while it is set, without being done.
-        before: called with the name of each request and its arguments, unless it is None.
         answers: called with the headers of each answer, and of each refusal.
         sent: each write, as it was sent.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
-        super().__init__()
+        Faulty.__init__(self)
+        FakeTable.__init__(self)
         self.clock = self.clock if clock is None else clock
-        self.outage: Exception | None = None
-        self.before: Callable[[str, dict[str, Any]], object] | None = None
         self.answers: Callable[[dict[str, str]], object] = unchanged if clock else without_date
         self.sent: list[tuple[str, dict[str, Any]]] = []
         self._came = threading.Condition()
@@ -53,11 +51,6 @@ class Table(FakeTable):
     def memory(self) -> MemoryTable:
         """Its items."""
         return self._memory
-
-    @property
-    def log(self) -> list[str]:
-        """The name of each request that was done, in order."""
-        return self.requests
 
     def state(self, lock_name: str) -> LockState:
         """The lock as it is, without a request."""
@@ -72,9 +65,6 @@ class Table(FakeTable):
         holders = [holder.owner_name for holder in self.state(lock_name).holders]
         return holders + self.waiters(lock_name)
 
-    def writes(self) -> int:
-        return sum(name in WRITES for name in self.requests)
-
     def does_more(self, requests: int, *, seconds: float = 30) -> bool:
         """Waits for so many more requests; returns whether they came within so many seconds."""
         with self._came:
@@ -83,12 +73,11 @@ class Table(FakeTable):
 
     def _send(self, name: str, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as boto3 answers
         request = dict(request)
-        if self.before is not None:
-            self.before(name, request)
-        if self.outage is not None:
-            raise self.outage
         if name in WRITES:
             self.sent.append((name, request))
+        return self._pass_on(partial(self._do, name), name, request)
+
+    def _do(self, name: str, /, **request: Any) -> Any:  # noqa: ANN401 - as boto3 answers
         try:
             answer = super()._send(name, request)
         except ClientError as refused:

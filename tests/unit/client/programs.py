@@ -20,6 +20,7 @@ import boto3
 from botocore.exceptions import ClientError
 
 from fairlock import Lock, LockClient, LockLost
+from tests.support.faulty_table import down
 from tests.unit.client.doubles import Table
 
 
@@ -121,9 +122,9 @@ def hold_without_main_thread() -> None:
     told = threading.Event()
     lock = locks.acquire("a", on_danger=lambda _lock, _reason: told.set())
     answer = {"renewed": table.does_more(3, seconds=LEASE_SECONDS), "lost": lock.lost.is_set()}
-    table.is_down = True
+    table.will(down())
     answer["told of danger"] = told.wait(LEASE_SECONDS)
-    table.is_down = False
+    table.will()
     locks.close(release=True)
     sys.stdout.write(json.dumps({**answer, "held": table.state("a").held}))
 

@@ -21,6 +21,7 @@ from fairlock.client.local_lease import LocalLease
 from fairlock.client.local_waiters import LocalWaiters
 from fairlock.protocol.model import Grant
 from fairlock.testing import ManualClock
+from tests.support.faulty_table import RENEWAL, meanwhile
 from tests.unit.client.conftest import Near
 from tests.unit.client.doubles import Table, often_renewed
 
@@ -62,9 +63,9 @@ def test_heartbeats_of_as_many_locks_as_there_are_workers_are_under_way_at_a_tim
     table, together = Table(), threading.Barrier(8)
     with LockClient("locks", client=table, lease=60, heartbeat_every=0.1, max_workers=8) as locks:
         held = [locks.acquire(f"lock {number}") for number in range(8)]
-        table.before = lambda *_: together.wait(20)
+        table.will(meanwhile((), lambda: together.wait(20)))
         assert table.does_more(8)
-        table.before = None
+        table.will()
         together.abort()
         assert all(lock.remaining > 0 for lock in held)
 
@@ -73,12 +74,11 @@ def test_a_release_waits_for_the_heartbeat_that_is_on_its_way(near: Near) -> Non
     lock = near.client().acquire("a")
     on_its_way, go_on = threading.Event(), threading.Event()
 
-    def hold_the_heartbeat(_name: str, arguments: dict[str, Any]) -> None:
-        if "#h_revision = #mine.#h_revision + :one" in arguments.get("UpdateExpression", ""):
-            on_its_way.set()
-            assert go_on.wait(20)
+    def hold_it() -> None:
+        on_its_way.set()
+        assert go_on.wait(20)
 
-    near.table.before = hold_the_heartbeat
+    near.table.will(meanwhile((), hold_it, has=RENEWAL))
     with ThreadPoolExecutor(2) as pool:
         pool.submit(lock.heartbeat)
         assert on_its_way.wait(20)

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
 from fairlock import ClientUnusable, Lock, LockClient, LockStoreUnavailable, LockWaitTimeout, locked
 from fairlock.client.reporting import LockEventKind, LockEvents
 from tests.support import Operations, acquire, in_a_thread, release, store_over
-from tests.support.faulty_table import READS, FaultyTable, fault
+from tests.support.faulty_table import READS, REQUESTS, TRANSACTIONS, Fault, down, fault, meanwhile
 from tests.unit.client.conftest import Near
 from tests.unit.client.doubles import Table, TimeLimitError, interrupt
 
@@ -84,10 +84,9 @@ def test_an_interrupted_release_is_tried_once_more_and_the_interrupt_goes_on(
 ) -> None:
     """Also at the end of a block, and one that is no more than an Exception: nothing is logged."""
     told: list[Lock] = []
-    faulty = FaultyTable(near.table)
-    locks = near.client(client=faulty, lease=LEASE_SECONDS)
+    locks = near.client(lease=LEASE_SECONDS)
     lock = locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
-    faulty.will(fault(error, 1, when=when))
+    near.table.will(fault(error, 1, when=when))
     with pytest.raises(type(error)), lock:
         pass
     assert near.table.state("a").held == 0
@@ -96,10 +95,9 @@ def test_an_interrupted_release_is_tried_once_more_and_the_interrupt_goes_on(
 
 def test_an_impatient_interrupt_leaves_the_release_to_the_end_of_the_client(near: Near) -> None:
     """Ctrl-C, Ctrl-C in a release at the end of two blocks."""
-    faulty = FaultyTable(near.table)
-    locks = near.client(client=faulty, lease=LEASE_SECONDS)
+    locks = near.client(lease=LEASE_SECONDS)
     with suppress(KeyboardInterrupt), locks, locks.hold("a"):
-        faulty.will(fault(KeyboardInterrupt(), [1, 2]))
+        near.table.will(fault(KeyboardInterrupt(), [1, 2]))
     assert near.table.state("a").held == 0
 
 
@@ -107,10 +105,10 @@ def test_what_is_free_or_over_is_not_remembered(near: Near) -> None:
     locks = near.client(lease=10, heartbeat_every=math.inf)
     for number in range(3):
         lock = locks.acquire(f"over-{number}")
-        near.table.outage = ConnectionResetError()
+        near.table.will(down(ConnectionResetError()))
         with pytest.raises(ConnectionResetError):
             lock.release()
-        near.table.outage = None
+        near.table.will()
     remembered = locks._services.unreleased  # noqa: SLF001 - nothing outside tells that
     assert len(remembered.unsettled()) == 3
     near.clock.advance(11)
@@ -217,27 +215,15 @@ def store(near: Near) -> Operations:
     return store_over(near.table, near.clock)
 
 
-class Impatient:
-    """Presses Ctrl-C in the first poll, and again before each of the next requests."""
-
-    def __init__(self, presses: int) -> None:
-        self.left = presses
-        self.is_polling = self.has_joined = False
-
-    def __call__(self, name: str, _request: dict[str, Any]) -> None:
-        self.is_polling = self.is_polling or (self.has_joined and name in READS)
-        self.has_joined = self.has_joined or name == "transact_write_items"
-        if self.is_polling and self.left:
-            self.left -= 1
-            raise KeyboardInterrupt
-
-
 def interrupted_wait(near: Near, store: Operations, locks: LockClient, presses: int) -> None:
+    """Presses Ctrl-C in the first poll, and again before each of the next requests."""
     store.acquire(acquire("holder", lock_name="a"))
-    near.table.before = Impatient(presses)
+    again = [fault(KeyboardInterrupt(), number, of=REQUESTS) for number in range(1, presses)]
+    first = fault(KeyboardInterrupt(), 1, of=READS, then=lambda: near.table.will(*again))
+    near.table.will(Fault(of=TRANSACTIONS, after=lambda: near.table.will(first)))
     with pytest.raises(KeyboardInterrupt):
         locks.acquire("a", max_wait=30)
-    near.table.before = None
+    near.table.will()
 
 
 @pytest.mark.parametrize("presses", [1, 2, 3])
@@ -259,10 +245,10 @@ def test_an_interrupted_waiter_leaves_the_queue_at_once_or_with_the_end_of_its_c
 def test_a_wait_that_failed_is_not_tried_again_at_the_end_of_the_client(near: Near) -> None:
     """All was tried to undo it, and an outage should not delay the end of a program."""
     locks = near.client("anna")
-    near.table.is_down = True
+    near.table.will(down())
     with pytest.raises(LockStoreUnavailable):
         locks.acquire("a", max_wait=0)
-    near.table.is_down = False
+    near.table.will()
     locks.close(release=True)
     assert near.table.requests == []
 
@@ -272,12 +258,11 @@ def test_a_wait_in_another_thread_is_left_to_that_thread(near: Near) -> None:
     locks = near.client("anna")
     found: list[list[object]] = []
 
-    def look(name: str, _request: dict[str, Any]) -> None:
-        if name == "transact_write_items" and not found:
-            remembered = locks._services.unreleased  # noqa: SLF001 - what is remembered is the point
-            found.append([*in_a_thread(remembered.unsettled).result(0)])
+    def look() -> None:
+        remembered = locks._services.unreleased  # noqa: SLF001 - what is remembered is the point
+        found.append([*in_a_thread(remembered.unsettled).result(0)])
 
-    near.table.before = look
+    near.table.will(meanwhile(1, look, of=TRANSACTIONS))
     with suppress(LockWaitTimeout):
         locks.acquire("a", max_wait=0.2)
     assert found == [[]]
@@ -286,12 +271,7 @@ def test_a_wait_in_another_thread_is_left_to_that_thread(near: Near) -> None:
 def test_a_waiter_that_is_interrupted_while_it_gives_up_leaves_the_queue(near: Near) -> None:
     near.client("anna").acquire("a")
 
-    def interrupt(name: str, _: dict[str, Any]) -> None:
-        if name == "transact_write_items" and near.clock.monotonic() >= 5:
-            near.table.before = None
-            raise KeyboardInterrupt
-
-    near.table.before = interrupt
+    near.clock.at(5, lambda: near.table.will(fault(KeyboardInterrupt(), 1, of=TRANSACTIONS)))
     with pytest.raises(KeyboardInterrupt):
         near.client("ben").acquire("a", max_wait=5)
     assert near.table.waiters("a") == []
@@ -314,11 +294,7 @@ def test_a_waiter_that_is_interrupted_in_the_moment_of_its_grant_gives_it_back(n
 def test_a_client_closed_as_its_first_request_is_granted_gives_that_back(near: Near) -> None:
     locks = near.client()
 
-    def close(_name: str, _arguments: object) -> None:
-        near.table.before = None
-        locks.close()
-
-    near.table.before = close
+    near.table.will(meanwhile(1, locks.close))
     with pytest.raises(ClientUnusable):
         locks.acquire("a", max_wait=0)
     assert near.table.state("a").held == 0

@@ -12,6 +12,7 @@ import pytest
 
 from fairlock import LockClient
 from testbed.localaws import LocalAws
+from tests.support.faulty_table import meanwhile
 from tests.unit.client.doubles import Table, descriptors
 
 CYCLES = 500
@@ -111,11 +112,11 @@ def test_close_waits_for_the_heartbeat_that_is_under_way(ours: NewThreads) -> No
     locks = LockClient("locks", client=table, lease=60, heartbeat_every=0.05)
     lock = locks.acquire("a")
 
-    def hold_back(*_: object) -> None:
+    def hold_back() -> None:
         begun.set()
         assert go_on.wait(20)
 
-    table.before = hold_back
+    table.will(meanwhile((), hold_back))
     assert begun.wait(20)
     closing = threading.Thread(target=locks.close)
     closing.start()

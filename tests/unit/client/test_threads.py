@@ -17,6 +17,7 @@ import pytest
 from fairlock import Lock, LockClient, LockLost, LockStoreUnavailable
 from fairlock.client.threads import Callbacks, WorkerPool
 from fairlock.errors import FairlockError
+from tests.support.faulty_table import TRANSACTIONS, meanwhile
 from tests.unit.client.doubles import Table, often_renewed
 
 
@@ -126,10 +127,9 @@ def test_a_write_that_is_refused_because_of_our_own_release_is_no_loss() -> None
     table, told = Table(), list[Lock]()
     released, refused = threading.Event(), threading.Event()
 
-    def overtake(name: str, _request: object) -> None:
-        if name == "transact_write_items":
-            pool.submit(lock.release)
-            assert released.wait(10)
+    def overtake() -> None:
+        pool.submit(lock.release)
+        assert released.wait(10)
 
     def hold_the_first_answer_back(_headers: object) -> None:
         if not released.is_set():
@@ -138,7 +138,8 @@ def test_a_write_that_is_refused_because_of_our_own_release_is_no_loss() -> None
 
     with LockClient("locks", client=table, lease=3600) as locks, ThreadPoolExecutor() as pool:
         lock = locks.acquire("a", on_lost=lambda lost, _reason: told.append(lost))
-        table.before, table.answers = overtake, hold_the_first_answer_back
+        table.will(meanwhile((), overtake, of=TRANSACTIONS))
+        table.answers = hold_the_first_answer_back
         with pytest.raises(LockLost):
             lock.transact_write([PUT])
         refused.set()
@@ -171,8 +172,7 @@ class Program:
     def interrupted(self, request: Callable[[Lock], object], handler: Callable[[], object]) -> bool:
         """Returns whether the handler, and what it came in the middle of, come to their ends."""
 
-        def handle(_name: str, _arguments: object) -> None:
-            self.table.before = None
+        def handle() -> None:
             try:
                 self.outcome.append(handler())
             except FairlockError as error:
@@ -182,7 +182,7 @@ class Program:
             with suppress(FairlockError):
                 request(self.lock)
 
-        self.table.before = handle
+        self.table.will(meanwhile(1, handle))
         main = threading.Thread(target=work, daemon=True)
         main.start()
         main.join(30)

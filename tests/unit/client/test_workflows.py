@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError, NoRegionError
 from fairlock.client.reporting import log_event
 from fairlock.store.context import Event, Evicted, HandedOver, LivenessUnknown, PushUnknown
 from tests.support import Operations, acquire, logged_here, owner, store_over
-from tests.support.faulty_table import client_error
+from tests.support.faulty_table import client_error, show
 from tests.unit.client.conftest import Near
 
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:Billing:run-1"
@@ -122,7 +122,7 @@ def test_whatever_a_client_does_with_a_lock_names_the_partition_of_that_lock(nea
         text = json.dumps(request, default=str)
         named.update(re.findall(r'":?pk": \{"S": "([^"]*)"\}', text))
 
-    near.table.before = note
+    near.table.will(show(note))
     assert other.try_acquire("a") is None
     lock.heartbeat()
     lock.release()

@@ -31,6 +31,7 @@ from tests.support.faulty_table import (
     client_error,
     fault,
     refusal,
+    show,
 )
 from tests.support.store_bench import Bench
 from tests.unit.client.doubles import Table
@@ -191,9 +192,11 @@ def test_a_removal_of_many_that_is_cancelled_as_invalid_is_a_defect(bench: Bench
 def test_every_read_is_strongly_consistent(clock: ManualClock) -> None:
     consistent: dict[str, bool] = {}
     table = Table(clock)
-    table.before = lambda name, request: consistent.update(
-        {name: request.get("ConsistentRead", False)} if name in READS else {}
-    )
+
+    def note(name: str, request: dict[str, Any]) -> None:
+        consistent[name] = request.get("ConsistentRead", False)
+
+    table.will(show(note, of=READS))
     store = store_over(table, clock)
     store.acquire(acquire("anna"))
     assert (store.read_state(LOCK).held, len(list(store.list_locks()))) == (1, 1)

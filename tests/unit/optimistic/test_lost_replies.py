@@ -210,7 +210,7 @@ def test_the_change_is_not_made_twice_although_the_new_item_has_the_next_version
             optimistic.update(table, ANNA, append(other))
 
     with pytest.raises(OutcomeUnknown):
-        change(table, append("pay 30"), lose(1, then=take_all))
+        change(table, append("pay 30"), fault(lost_reply(), 1, when="after", then=take_all))
     left = optimistic.read(table, ANNA) or {}
     assert (taken, left["jobs"]) == ([*before, "pay 30"], others)
     assert left["version"] == len(before) + 1

@@ -20,7 +20,7 @@ from fairlock.store.keep_alive import KeepAliveOutcome
 from fairlock.testing.fake_table import MemoryTable
 from fairlock.testing.manual_clock import START_MS, ManualClock
 from tests.support import LOCK, TABLE, acquire, owner, release, store_over
-from tests.support.faulty_table import Fault, meanwhile
+from tests.support.faulty_table import Fault, FaultyTable, meanwhile
 from tests.support.memory_tables import item_bytes
 from tests.support.store_bench import Bench
 
@@ -289,31 +289,29 @@ def test_mixed_limits_are_observed_once_a_call_however_often_it_tries(bench: Ben
 HOLDERS = 50
 
 
-class WeighingTable(MemoryTable):
-    """Notes the bytes of each answer to an update."""
+def weighing_table() -> tuple[FaultyTable, list[int]]:
+    """One in memory, and the bytes of its answers to updates."""
+    sizes: list[int] = []
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.answers: list[int] = []
-
-    def update_item(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 - as boto3 takes it
-        answer = super().update_item(**request)
-        self.answers.append(item_bytes(answer.get("Attributes", {})))
+    def weigh(answer: dict[str, Any]) -> dict[str, Any]:
+        sizes.append(item_bytes(answer.get("Attributes", {})))
         return answer
+
+    return FaultyTable(MemoryTable(), Fault(of=("update_item",), tells=weigh)), sizes
 
 
 def test_the_answer_to_an_acquire_has_no_record_of_a_holder(clock: ManualClock) -> None:
-    table = WeighingTable()
+    table, sizes = weighing_table()
     for number in range(HOLDERS):
         Bench(table, clock).ask(f"holder-{number:02d}", limit=HOLDERS)
-    first, second, *_, last = table.answers
+    first, second, *_, last = sizes
     assert first == 0
     assert last < 2 * second
 
 
 @pytest.mark.parametrize("tells_grant", [False, True])
 def test_a_release_asks_for_the_item_only_to_tell_of_the_grant(*, tells_grant: bool) -> None:
-    table, clock = WeighingTable(), ManualClock()
+    (table, sizes), clock = weighing_table(), ManualClock()
     store = store_over(table, clock)
     granted = store.acquire(acquire("anna"))
     assert isinstance(granted, Grant)
@@ -323,5 +321,5 @@ def test_a_release_asks_for_the_item_only_to_tell_of_the_grant(*, tells_grant: b
     assert isinstance(released, Released)
     told = (3_000, granted.fencing_token) if tells_grant else (None, None)
     assert (released.held_ms, released.fencing_token) == told
-    assert (table.answers[-1] > 0) == tells_grant
+    assert (sizes[-1] > 0) == tells_grant
     assert store.release(request) == Released(lock_name=LOCK, owner_id=owner("anna"))

@@ -7,12 +7,13 @@ import math
 import sys
 import threading
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 import fairlock.testing
-from fairlock import ClientUnusable, InvalidRequest, Lock, locked
+from fairlock import ClientUnusable, InvalidRequest, Lock, LockStoreUnavailable, locked
 from fairlock.testing import (
     FakeAsyncLockClient,
     FakeLockClient,
@@ -168,6 +169,19 @@ def test_virtual_time_ends_after_a_day_unless_told_otherwise() -> None:
     run_in_virtual_time(asyncio.sleep(86_401), longest=timedelta(days=2))
     with pytest.raises(InvalidRequest, match=r"^longest: must be a number of seconds"):
         run_in_virtual_time(asyncio.sleep(1), longest=0)
+
+
+@pytest.mark.parametrize("name", ["is_down", "loses_replies"])
+def test_a_table_that_is_down_does_nothing_and_one_that_loses_replies_does_what_is_asked(
+    locks: FakeLockClient, name: str
+) -> None:
+    lock = locks.acquire("a")
+    setattr(locks.table, name, True)
+    for call in (lock.release, partial(locks.describe, "a")):
+        with pytest.raises(LockStoreUnavailable):
+            call()
+    setattr(locks.table, name, False)
+    assert (locks.another().try_acquire("a") is not None) is (name == "loses_replies")
 
 
 @pytest.mark.parametrize("name", ["is_donw", "lose_replies"])
