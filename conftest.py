@@ -32,9 +32,10 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PAT
 # Else each synthesis validates its templates, which doubles its time. cfn-lint reads them in tests,
 # and what tests/packaging/test_app.py starts validates as for users.
 os.environ["CDK_VALIDATION"] = "false"
-# No other test may use a profile of yours, or fail because your configuration lacks it.
+# No other test may use a profile or a table of yours, or fail because your configuration lacks it.
 if not os.environ.get("FAIRLOCK_AWS_SMOKE_TEST"):
     os.environ.pop("AWS_PROFILE", None)
+    os.environ.pop("FAIRLOCK_TABLE_NAME", None)
     # Who makes a client without credentials would look for some in the network.
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 # The embedded AWS is on this machine, where a proxy of yours would not find it.

@@ -90,7 +90,7 @@ class Workbench:
             FunctionName=function, EventSourceArn=queue.arn, **settings
         )
 
-    def received(self, queue: Queue, *, seconds: int = 2) -> list[dict[str, Any]]:
+    def received(self, queue: Queue, *, seconds: int = 20) -> list[dict[str, Any]]:
         """Up to ten messages of the queue, with all attributes; waits for the first."""
         answer = self.queues.receive_message(
             QueueUrl=queue.url,

@@ -228,7 +228,7 @@ LINES = st.builds(
     derandomize=True,
     database=None,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(line=LINES)
 def test_a_command_ends_with_a_status_and_a_message(

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_stepfunctions import SFNClient
 
-settings.register_profile("ci", deadline=None, database=None, derandomize=True)
-settings.load_profile("ci")
+settings.load_profile("ci")  # Of Hypothesis: the same examples each time, however slow.
 
 
 @pytest.fixture

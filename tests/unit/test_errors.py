@@ -249,7 +249,7 @@ def test_the_system_clock_tells_epoch_milliseconds_and_waits_on_its_monotonic_cl
     assert before <= clock.wall_ms() <= time.time_ns() // 1_000_000
     began = clock.monotonic()
     clock.wait(0.01)
-    assert 0.01 <= clock.monotonic() - began < 1
+    assert 0.01 <= clock.monotonic() - began < 30
 
 
 def test_the_ttl_is_48_hours_ahead_in_epoch_seconds() -> None:

@@ -130,7 +130,7 @@ def status(bench: Workbench, arn: str) -> Any:
     return bench.functions.get_durable_execution(DurableExecutionArn=arn)
 
 
-def ended(bench: Workbench, arn: str, *, seconds: float = 20) -> Any:
+def ended(bench: Workbench, arn: str, *, seconds: float = 30) -> Any:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = status(bench, arn)
@@ -142,7 +142,7 @@ def ended(bench: Workbench, arn: str, *, seconds: float = 20) -> Any:
 
 def callback_of(bench: Workbench, arn: str) -> str:
     """The id of the execution's callback, as soon as there is one."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         history = bench.functions.get_durable_execution_history(DurableExecutionArn=arn)
         for event in history["Events"]:

@@ -26,7 +26,7 @@ class Gates:
         self._files = bench.aws.home / f"gates-{time.monotonic_ns()}"
         self._files.mkdir()
         variables = {"GATES": str(self._files)}
-        self.function = bench.function(GATE, Environment={"Variables": variables}, Timeout=10)
+        self.function = bench.function(GATE, Environment={"Variables": variables}, Timeout=30)
 
     def task(self, name: str, **fields: object) -> dict[str, Any]:
         """A JSONata task state; its result is its input, its variables and the redrives so far."""
@@ -63,7 +63,7 @@ class Gates:
 
     def wait_for(self, *names: str, times: int = 1) -> None:
         """Wait until each of these tasks was entered so many times."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while any(self.times(name) < times for name in names):
             if time.monotonic() > deadline:
                 raise AssertionError(f"{names}: {[self.times(name) for name in names]}")

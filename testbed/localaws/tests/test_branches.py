@@ -15,7 +15,14 @@ def branch(**states: object) -> dict[str, Any]:
 
 
 FAILS = branch(F={"Type": "Fail", "Error": "Broken", "Cause": "on purpose"})
-WAITS = branch(W={"Type": "Wait", "Seconds": 2, "End": True})
+
+
+def waiting(seconds: int) -> dict[str, Any]:
+    return branch(W={"Type": "Wait", "Seconds": seconds, "End": True})
+
+
+WAITS = waiting(25)
+"""Until long after its sibling has failed."""
 
 
 def parallel(*branches: dict[str, Any], **fields: object) -> dict[str, Any]:
@@ -51,14 +58,14 @@ def test_a_failing_branch_stops_its_siblings(corrected: Workbench) -> None:
 
 
 def test_a_failing_iteration_stops_the_others(corrected: Workbench) -> None:
-    ended = corrected.run(failing_map(2), [0, 1, 2])
+    ended = corrected.run(failing_map(25), [0, 1, 2])
     assert (ended.status, ended.error) == ("FAILED", "Broken")
     assert waited(corrected, ended.arn) == []
 
 
 def test_control_siblings_and_iterations_run_to_their_end(left_out: WithoutCorrection) -> None:
     bench = left_out("branch_failure")
-    executions = bench.start(parallel(WAITS, FAILS)), bench.start(failing_map(2), [0, 1, 2])
+    executions = bench.start(parallel(waiting(2), FAILS)), bench.start(failing_map(2), [0, 1, 2])
     ended = [bench.wait(execution) for execution in executions]
     assert all(each.seconds >= 2 for each in ended)
     assert [waited(bench, each.arn) for each in ended] == [["W"], ["W", "W"]]

@@ -55,7 +55,7 @@ def test_control_the_last_answer_counts(left_out: WithoutCorrection) -> None:
 
 
 def test_a_failing_call_fails_the_task_with_its_error(corrected: Workbench) -> None:
-    ended = corrected.run(waiting(corrected.function(FAILS), TimeoutSeconds=5))
+    ended = corrected.run(waiting(corrected.function(FAILS), TimeoutSeconds=60))
     assert (ended.status, ended.error) == ("FAILED", "LockLost")
 
 
@@ -65,7 +65,7 @@ def test_control_a_failing_call_is_swallowed(left_out: WithoutCorrection) -> Non
 
 
 def test_a_missing_heartbeat_fails_the_task(corrected: Workbench) -> None:
-    silent = waiting(corrected.function(IGNORES_TOKEN), HeartbeatSeconds=1, TimeoutSeconds=9)
+    silent = waiting(corrected.function(IGNORES_TOKEN), HeartbeatSeconds=1, TimeoutSeconds=60)
     ended = corrected.run(silent)
     assert (ended.status, ended.error) == ("FAILED", "States.HeartbeatTimeout")
 
@@ -78,12 +78,12 @@ def test_control_a_missing_heartbeat_is_ignored(left_out: WithoutCorrection) -> 
 
 def test_heartbeats_keep_the_task_alive(corrected: Workbench) -> None:
     table = corrected.table()
-    execution = corrected.start(waiting(writer_of_tokens(corrected, table), HeartbeatSeconds=2))
+    execution = corrected.start(waiting(writer_of_tokens(corrected, table), HeartbeatSeconds=3))
     token = next(iter(tokens(corrected, table, count=1)))
-    beats_until = time.monotonic() + 3
+    beats_until = time.monotonic() + 4
     while time.monotonic() < beats_until:
         corrected.workflows.send_task_heartbeat(taskToken=token)
-        time.sleep(0.2)
+        time.sleep(0.05)
     corrected.workflows.send_task_success(taskToken=token, output="[1]")
     assert corrected.wait(execution).output == [1]
 
@@ -96,7 +96,7 @@ def writer_of_tokens(bench: Workbench, table: str) -> str:
 
 
 def tokens(bench: Workbench, table: str, *, count: int) -> set[str]:
-    for _ in range(1000):
+    for _ in range(3000):
         found = {item["pk"]["S"] for item in bench.tables.scan(TableName=table)["Items"]}
         if len(found) >= count:
             return found
@@ -158,7 +158,7 @@ LIMITS: list[dict[str, Any]] = [
 
 def test_a_task_that_outlasts_its_limit_times_out(corrected: Workbench) -> None:
     """A limit given as a number, by path and by expression; all three at once, to save time."""
-    function = sleeper(corrected, 10)
+    function = sleeper(corrected, 25)
     executions = [corrected.start(limited(function, **limit), {"limit": 1}) for limit in LIMITS]
     for execution in executions:
         ended = corrected.wait(execution)
@@ -170,7 +170,7 @@ def test_a_task_that_outlasts_its_limit_times_out(corrected: Workbench) -> None:
             "ExecutionFailed",
         ]
         # Long before the function has ended.
-        assert 1 <= (timed_out["timestamp"] - scheduled["timestamp"]).total_seconds() < 7
+        assert 1 <= (timed_out["timestamp"] - scheduled["timestamp"]).total_seconds() < 20
 
 
 def test_control_a_limit_given_by_path_is_ignored(left_out: WithoutCorrection) -> None:
@@ -212,23 +212,23 @@ def is_written(bench: Workbench, table: str) -> bool:
     return "Item" in found
 
 
-def written_after_stop(bench: Workbench) -> bool:
+def written_after_stop(bench: Workbench, *, patience_seconds: float) -> bool:
     table = bench.table()
     execution = bench.start(put_after(1, table))
     wait_until_entered(bench, execution, "ParallelStateEntered")
     bench.workflows.stop_execution(executionArn=execution, error="Stopped", cause="by a test")
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + patience_seconds
     while time.monotonic() < deadline and not is_written(bench, table):
         time.sleep(0.05)
     return is_written(bench, table)
 
 
 def test_a_stopped_execution_does_nothing_more(corrected: Workbench) -> None:
-    assert not written_after_stop(corrected)
+    assert not written_after_stop(corrected, patience_seconds=2)
 
 
 def test_control_a_stopped_execution_goes_on(left_out: WithoutCorrection) -> None:
-    assert written_after_stop(left_out("stop_execution"))
+    assert written_after_stop(left_out("stop_execution"), patience_seconds=30)
 
 
 def test_a_stopped_execution_stays_aborted(corrected: Workbench) -> None:
@@ -277,7 +277,7 @@ def test_a_token_of_a_stopped_execution_completes_nothing(corrected: Workbench) 
 
 
 def item_when_written(bench: Workbench, table: str) -> dict[str, Any]:
-    for _ in range(500):
+    for _ in range(3000):
         found = bench.tables.get_item(TableName=table, Key={"pk": {"S": "written"}})
         if "Item" in found:
             return dict(found["Item"])
@@ -285,22 +285,20 @@ def item_when_written(bench: Workbench, table: str) -> dict[str, Any]:
     raise AssertionError("the item was never written")
 
 
-WAITS_TWO_SECONDS = {
-    "TimeoutSeconds": 1,
-    "StartAt": "W",
-    "States": {"W": {"Type": "Wait", "Seconds": 2, "End": True}},
-}
+def outlasts_its_limit(seconds: int) -> dict[str, Any]:
+    wait = {"Type": "Wait", "Seconds": seconds, "End": True}
+    return {"TimeoutSeconds": 1, "StartAt": "W", "States": {"W": wait}}
 
 
 def test_an_execution_that_outlasts_its_limit_is_timed_out(corrected: Workbench) -> None:
-    ended = corrected.run(WAITS_TWO_SECONDS)
+    ended = corrected.run(outlasts_its_limit(25))
     assert ended.status == "TIMED_OUT"
     assert corrected.events(ended.arn)[-1]["type"] == "ExecutionTimedOut"
 
 
 def test_an_execution_within_its_limit_succeeds(corrected: Workbench) -> None:
     quick = {
-        "TimeoutSeconds": 5,
+        "TimeoutSeconds": 60,
         "StartAt": "P",
         "States": {"P": {"Type": "Pass", "Result": 1, "End": True}},
     }
@@ -309,10 +307,10 @@ def test_an_execution_within_its_limit_succeeds(corrected: Workbench) -> None:
 
 
 def test_control_the_limit_is_ignored(left_out: WithoutCorrection) -> None:
-    assert left_out("execution_timeout").run(WAITS_TWO_SECONDS).status == "SUCCEEDED"
+    assert left_out("execution_timeout").run(outlasts_its_limit(2)).status == "SUCCEEDED"
 
 
 def test_a_synchronous_execution_tells_that_it_timed_out(corrected: Workbench) -> None:
-    machine = corrected.machine(WAITS_TWO_SECONDS, kind="EXPRESS")
+    machine = corrected.machine(outlasts_its_limit(25), kind="EXPRESS")
     answer = corrected.workflows.start_sync_execution(stateMachineArn=machine, input="{}")
     assert answer["status"] == "TIMED_OUT"

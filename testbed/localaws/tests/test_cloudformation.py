@@ -47,7 +47,7 @@ def create(bench: Workbench, stack: str, resource_type: str, properties: object)
 
 
 def wait(cloudformation: Any, waiter: str, stack: str) -> None:
-    settings = {"Delay": 0.05, "MaxAttempts": 200}
+    settings = {"Delay": 0.05, "MaxAttempts": 1200}
     cloudformation.get_waiter(waiter).wait(StackName=stack, WaiterConfig=settings)
 
 

@@ -86,19 +86,19 @@ def test_control_a_callback_without_a_timeout_times_out(left_out: WithoutCorrect
     assert "timed out" in str(answer_without_timeout(left_out(OPERATIONS)))
 
 
-def attempts(bench: Workbench, notes: Path) -> tuple[str, str]:
+def attempts(bench: Workbench, notes: Path, *, patience_seconds: float) -> tuple[str, str]:
     arn = start(bench, "tries_at_most_twice", notes=str(notes))
-    return str(ended(bench, arn, seconds=5).get("Result")), notes.read_text()
+    return str(ended(bench, arn, seconds=patience_seconds).get("Result")), notes.read_text()
 
 
 def test_a_step_that_runs_at_most_once_has_as_many_attempts_as_it_may(
     corrected: Workbench, notes: Path
 ) -> None:
-    assert attempts(corrected, notes) == ('"failed"', "xx")
+    assert attempts(corrected, notes, patience_seconds=30) == ('"failed"', "xx")
 
 
 def test_control_attempts_are_not_counted(left_out: WithoutCorrection, notes: Path) -> None:
-    assert attempts(left_out(OPERATIONS), notes) != ('"failed"', "xx")
+    assert attempts(left_out(OPERATIONS), notes, patience_seconds=5) != ('"failed"', "xx")
 
 
 def checkpoint_with_old_token(bench: Workbench) -> str:
@@ -119,7 +119,7 @@ def test_control_an_outdated_token_has_another_message(left_out: WithoutCorrecti
     assert checkpoint_with_old_token(left_out(OPERATIONS)) != "Invalid checkpoint token"
 
 
-def reported(bench: Workbench, *, seconds: float = 10) -> list[tuple[str, str]]:
+def reported(bench: Workbench, *, seconds: float = 30) -> list[tuple[str, str]]:
     """The statuses that reach a queue, each with the field that tells the end."""
     queue = bench.queue()
     policy = {
@@ -191,7 +191,7 @@ def events(bench: Workbench, arn: str) -> list[tuple[str, Any]]:
 def fails_once(bench: Workbench, notes: Path, **limits: int) -> list[tuple[str, Any]]:
     """The events of a step that fails once, and of a callback that no one completes."""
     arn = start(bench, "fails_once_then_hears_nothing", notes=str(notes), limits=limits)
-    ended(bench, arn, seconds=10)
+    ended(bench, arn, seconds=30)
     return events(bench, arn)
 
 
@@ -231,7 +231,7 @@ def test_a_callback_without_heartbeats_times_out(corrected: Workbench, notes: Pa
 def dead_invocation(bench: Workbench, notes: Path) -> Any:
     """The error of the invocation that ended with its process."""
     arn = start(bench, "dies_once", notes=str(notes))
-    ended(bench, arn, seconds=10)
+    ended(bench, arn, seconds=30)
     [first, *_] = [details for kind, details in events(bench, arn) if kind == "InvocationCompleted"]
     return first["Error"]["Payload"]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from testbed.localaws import LocalAws
@@ -163,6 +164,7 @@ def caller(aws: LocalAws, *actions: str, service: str = "lambda") -> Any:
         region_name="us-east-1",
         aws_access_key_id=key["AccessKeyId"],
         aws_secret_access_key=key["SecretAccessKey"],
+        config=Config(retries={"total_max_attempts": 1}),
     )
 
 

@@ -12,6 +12,8 @@ from testbed.localaws.workbench import Ended, Workbench
 
 WithoutCorrection = Callable[..., Workbench]
 WAITS_SECONDS = 3
+LONG_SECONDS = 25
+"""Of what is stopped long before it ends."""
 
 
 def distributed(
@@ -27,12 +29,12 @@ def distributed(
     return {"StartAt": "Map", "States": {"Map": each}}
 
 
-def failing(**fields: Any) -> dict[str, Any]:
+def failing(*, seconds: int = WAITS_SECONDS, **fields: Any) -> dict[str, Any]:
     """The children of the item 1 fail after a second, the others take longer."""
     choice = {"Variable": "$", "NumericEquals": 1, "Next": "Late"}
     return distributed(
         ("Choice", {"Type": "Choice", "Choices": [choice], "Default": "Waits"}),
-        ("Waits", {"Type": "Wait", "Seconds": WAITS_SECONDS, "End": True}),
+        ("Waits", {"Type": "Wait", "Seconds": seconds, "End": True}),
         ("Late", {"Type": "Wait", "Seconds": 1, "Next": "Fails"}),
         ("Fails", {"Type": "Fail", "Error": "Broken", "Cause": "on purpose"}),
         **fields,
@@ -54,9 +56,9 @@ def statuses_of(bench: Workbench, execution: str) -> list[str]:
 
 
 def test_one_failure_that_is_not_tolerated_aborts_the_others(corrected: Workbench) -> None:
-    ended = corrected.run(failing(), [0, 1, 0])
+    ended = corrected.run(failing(seconds=LONG_SECONDS), [0, 1, 0])
     assert (ended.status, ended.error) == ("FAILED", "States.ExceedToleratedFailureThreshold")
-    assert ended.seconds < WAITS_SECONDS
+    assert ended.seconds < LONG_SECONDS
     assert statuses_of(corrected, ended.arn) == ["ABORTED", "ABORTED", "FAILED"]
 
 
@@ -86,7 +88,7 @@ def test_no_child_starts_when_too_many_have_failed(corrected: Workbench) -> None
 
 
 def test_who_stops_the_parent_aborts_the_children(corrected: Workbench) -> None:
-    execution = corrected.start(failing(), [0, 0])
+    execution = corrected.start(failing(seconds=LONG_SECONDS), [0, 0])
     while len(running := corrected.workflows.list_map_runs(executionArn=execution)["mapRuns"]) < 1:
         pass
     [run] = running
@@ -94,7 +96,7 @@ def test_who_stops_the_parent_aborts_the_children(corrected: Workbench) -> None:
         pass
     corrected.workflows.stop_execution(executionArn=execution)
     for child in children_of(corrected, execution):
-        assert corrected.wait(child["executionArn"], seconds=2).status == "ABORTED"
+        assert corrected.wait(child["executionArn"]).status == "ABORTED"
 
 
 def execution_in_a_child(bench: Workbench, **fields: Any) -> tuple[Ended, dict[str, Any]]:
@@ -207,9 +209,9 @@ def test_standard_children_send_status_events_and_express_children_send_none(
     assert status_events_of_children(corrected, "EXPRESS") == 0
 
 
-def nesting(bench: Workbench) -> tuple[str, str]:
-    """A machine that waits for executions of a second one, which take a few seconds; both ARNs."""
-    wait = {"Type": "Wait", "Seconds": WAITS_SECONDS, "Next": "P"}
+def nesting(bench: Workbench, *, seconds: int = WAITS_SECONDS) -> tuple[str, str]:
+    """A machine that waits for executions of a second one, which take so long; both ARNs."""
+    wait = {"Type": "Wait", "Seconds": seconds, "Next": "P"}
     states = {"W": wait, "P": {"Type": "Pass", "Result": "inner", "End": True}}
     inner = bench.machine({"StartAt": "W", "States": states})
     start = {
@@ -235,23 +237,24 @@ def test_a_nested_execution_gives_its_output(corrected: Workbench) -> None:
 
 
 def test_the_task_fails_when_its_nested_execution_is_stopped(corrected: Workbench) -> None:
-    outer, machine = nesting(corrected)
+    outer, machine = nesting(corrected, seconds=LONG_SECONDS)
     corrected.workflows.stop_execution(executionArn=inner_of(corrected, machine))
     ended = corrected.wait(outer)
     assert ended.status == "FAILED"
-    assert ended.seconds < WAITS_SECONDS
+    assert ended.seconds < LONG_SECONDS
 
 
-def stopped_with_its_parent(bench: Workbench) -> str:
-    outer, machine = nesting(bench)
+def stopped_with_its_parent(bench: Workbench, *, seconds: int) -> str:
+    outer, machine = nesting(bench, seconds=seconds)
     inner = inner_of(bench, machine)
     bench.workflows.stop_execution(executionArn=outer)
     return bench.wait(inner).status
 
 
 def test_a_nested_execution_is_stopped_with_its_task(corrected: Workbench) -> None:
-    assert stopped_with_its_parent(corrected) == "ABORTED"
+    assert stopped_with_its_parent(corrected, seconds=LONG_SECONDS) == "ABORTED"
 
 
 def test_control_a_nested_execution_goes_on_without_its_task(left_out: WithoutCorrection) -> None:
-    assert stopped_with_its_parent(left_out("nested_executions")) == "SUCCEEDED"
+    bench = left_out("nested_executions")
+    assert stopped_with_its_parent(bench, seconds=WAITS_SECONDS) == "SUCCEEDED"

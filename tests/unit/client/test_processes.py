@@ -91,11 +91,11 @@ def test_a_forked_child_has_only_locks_of_its_own(aws: LocalAws, lock_table: str
             "condition_check": "LockLost",
             "block": "LockLost",
             "release": False,
-            "own lock is renewed": None,
+            "own lock is renewed": True,
             "connections of its own": True,
         },
         "child's status": 0,
-        "parent": None,
+        "parent's is renewed": True,
         "release": True,
     }
 

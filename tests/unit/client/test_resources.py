@@ -40,7 +40,7 @@ def test_hundreds_of_cycles_leave_no_thread_and_no_lock_behind(ours: NewThreads)
 
 def use_a_client(table_name: str, number: int) -> None:
     """Acquires, lets heartbeats happen, waits for a lock that others have; closes."""
-    with LockClient(table_name, lease=2, heartbeat_every=0.05) as locks:
+    with LockClient(table_name, lease=60, heartbeat_every=0.05) as locks:
         held = locks.acquire(f"resources-{number}")
         held.lost.wait(0.1)
         assert locks.try_acquire(f"resources-{number}") is None

@@ -53,7 +53,7 @@ def test_a_wait_costs_no_invocation() -> None:
     service.take("anna")
     with executions_of(holding(service), service) as executions:
         arn = executions.start("a")
-        executions.runner.wait_for_callback(arn, timeout=10)
+        executions.runner.wait_for_callback(arn, timeout=60)
         assert len(executions.invocations) == 1
         service.free("anna")
         executions.end(arn)
@@ -151,7 +151,7 @@ def test_executions_learn_by_their_callbacks_or_at_once_that_a_newer_one_was_gra
         started = []
         for version in (2, 9, 4):
             started.append(executions.start(version))
-            executions.runner.wait_for_callback(started[-1], timeout=10)
+            executions.runner.wait_for_callback(started[-1], timeout=60)
         service.free("anna")
         results = [str(executions.end(arn).result) for arn in started]
         assert results == ['"2 is superseded by 9"', '"9 ran"', '"4 is superseded by 9"']

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.usefixtures("lambda_environment")
-ASKED: dict[str, Any] = {"pace_name": "vendor", "rate": [10, 60]}
+ASKED: dict[str, Any] = {"pace_name": "vendor", "rate": [1, 600]}
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +37,9 @@ def reserve(name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - of th
 def test_a_slot_is_so_many_whole_seconds_away_which_is_logged_and_measured(capsys: Output) -> None:
     asked = {"pace_name": "vendor", "reservation_id": "------------anna"}
     assert reserve("anna") == {"reserved": True, **asked, "wait_seconds": 0}
-    later = reserve("ben", max_wait_seconds=30)
+    later = reserve("ben", max_wait_seconds=900)
     assert later["reserved"] is True
-    assert later["wait_seconds"] in {7, 8}
+    assert 570 < later["wait_seconds"] <= 602
     values, messages = printed(capsys)
     assert values["PaceWait"] == [1000 * later["wait_seconds"]]
     assert messages[-2:] == ["slot reserved"] * 2
@@ -53,7 +53,7 @@ def test_a_slot_that_is_too_late_is_an_answer_and_no_error(
     printed(capsys)
     refused = reserve("ben", max_wait_seconds=5)
     assert (refused["reserved"], refused["reason"]) == (False, "TOO_LATE")
-    assert refused["retry_after_seconds"] in {7, 8}
+    assert 570 < refused["retry_after_seconds"] <= 602
     assert dynamodb.scan(TableName=TABLE)["Items"] == before
     assert printed(capsys) == ({"SlotTooLate": [1.0]}, ["slot too late"])
 

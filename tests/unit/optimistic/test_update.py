@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from tests.support.clocks import WrongClock
 from tests.support.faulty_table import FaultyTable, fault, refusal
 from tests.unit.optimistic.conftest import (
     ANNA,
+    Item,
     add,
     change,
     is_account,
@@ -265,24 +267,23 @@ def test_who_read_before_another_write_is_refused(table: Table, others: str) -> 
 
 # Many writers of one item over real HTTP: every change is there once, in the bank, too.
 
-WRITERS = 8
-CHANGES_EACH = 6
+WRITERS, CHANGES = 8, 48
 
 
 def test_of_many_concurrent_changes_none_is_lost_and_none_is_made_twice(table: Table) -> None:
-    adding = Mock(side_effect=add(1))
-    barrier = threading.Barrier(WRITERS)
+    """The first changes wait until all have read, so that all but one of them are in conflict."""
+    calls, all_have_read = itertools.count(), threading.Barrier(WRITERS)
 
-    def work(_number: int) -> None:
-        barrier.wait(60)
-        for _ in range(CHANGES_EACH):
-            optimistic.update(table, ANNA, adding, retries=100)
+    def add_one(item: Item | None) -> Item:
+        if next(calls) < WRITERS:
+            all_have_read.wait(60)
+        return add(1)(item)
 
+    update = partial(optimistic.update, table, ANNA, add_one, retries=100)
     with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(work, range(WRITERS)))
-    changes = WRITERS * CHANGES_EACH
-    assert is_account(table, changes, changes)
-    assert len(adding.call_args_list) > changes  # there were conflicts
+        list(pool.map(lambda _: update(), range(CHANGES)))
+    assert is_account(table, CHANGES, CHANGES)
+    assert next(calls) >= CHANGES + WRITERS - 1
 
 
 LINE = re.compile(r"debits of (\d+) .*\), (.+?) +paid +(\d+), .* balance +(-?\d+), .*: (\w+)")
