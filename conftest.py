@@ -32,6 +32,8 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PAT
 # Else each synthesis validates its templates, which doubles its time. cfn-lint reads them in tests,
 # and what tests/packaging/test_app.py starts validates as for users.
 os.environ["CDK_VALIDATION"] = "false"
+# What tests start buffers what it prints, as for most users.
+os.environ.pop("PYTHONUNBUFFERED", None)
 # No other test may use a profile or a table of yours, or fail because your configuration lacks it.
 if not os.environ.get("FAIRLOCK_AWS_SMOKE_TEST"):
     os.environ.pop("AWS_PROFILE", None)

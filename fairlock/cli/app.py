@@ -93,6 +93,8 @@ def run_app() -> None:
     except SystemExit as ended:
         wrong_usage = ended.code == _WRONG_USAGE and not isinstance(ended, Ended)
         raise SystemExit(exit_codes.USAGE if wrong_usage else ended.code) from None
+    finally:
+        exit_codes.give_up_errors_that_cannot_be_written()
 
 
 def _tell_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it

@@ -106,11 +106,22 @@ def statuses() -> Iterator[None]:
         end(CONFIGURATION, error)
 
 
+def give_up_errors_that_cannot_be_written() -> None:
+    """At the end of the program: Python would fail to write them once more, and end with 120."""
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.stderr = None
+
+
 @contextmanager
 def output() -> Iterator[None]:
     """Gives an output that cannot be written a status of its own: Typer's means "not released"."""
     try:
         yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except OSError as error:
         sys.stdout = None  # Python would fail to flush it once more.
         if not isinstance(error, BrokenPipeError):  # Its reader has seen enough.
