@@ -43,18 +43,18 @@ test: $(VENV)/ready node_modules/ready ## everything that has to pass: lint besi
 	@$(MAKE) --no-print-directory --keep-going --jobs 3 uncovered-first covered lint
 	@$(MAKE) --no-print-directory uncovered-alone
 	@$(MAKE) --no-print-directory runtime
+# Two pytests: no process imports test modules that it does not run, and tracing slows only these.
+MEASURED := tests/unit tests/contracts
 check: $(VENV)/ready ## lint and the fast tests, in a minute: while you work
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n 4 --no-loadscope-reorder -q --ignore tests/unit/cdk --ignore tests/unit/cli --ignore tests/unit/guarded $(IN_MEMORY)
-# Two pytests: no process imports test modules that it does not run, and tracing slows only what needs it.
-IN_MEMORY := tests/unit tests/contracts
+	$(BIN)/python -m pytest -n 4 --no-loadscope-reorder -q --ignore tests/unit/cdk --ignore tests/unit/cli --ignore tests/unit/guarded $(MEASURED)
 covered: $(VENV)/ready node_modules/ready
-	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder --cov --cov-report=term $(IN_MEMORY)
+	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder --cov --cov-report=term $(MEASURED)
 uncovered: uncovered-first
 	@$(MAKE) --no-print-directory uncovered-alone
 # These tests run real processes in real time. One that fails beside others runs once more, alone,
 # and is named; what fails alone fails the build. Any exit but "tests failed" (1) fails it at once.
-UNCOVERED := FAIRLOCK_TIMES=2 $(BIN)/python -m pytest $(IN_MEMORY:%=--ignore %) -o cache_dir=.pytest_cache/uncovered
+UNCOVERED := FAIRLOCK_TIMES=2 $(BIN)/python -m pytest $(MEASURED:%=--ignore %) -o cache_dir=.pytest_cache/uncovered
 uncovered-first: $(VENV)/ready node_modules/ready
 	$(UNCOVERED) -n 4 --cache-clear --no-loadscope-reorder --durations=10 || test $$? -eq 1
 uncovered-alone: $(VENV)/ready node_modules/ready

@@ -37,7 +37,7 @@ def together(test: _Test) -> _Test:
 
 
 def alone(test: _Test) -> _Test:
-    """A test that measures: it begins when all those have ended, well or not."""
+    """A test that measures: it begins when all that were begun together have ended."""
     _ALONE.add(test)
     return test
 
